@@ -1,0 +1,58 @@
+# Everything sets itself up: `make demo` and `make test` work in a fresh clone.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CGR := $(BIN)/cgr
+TRAIN_OUT ?= runs/train
+STEPS ?= 6500
+DECAY_FROM ?= 4500
+
+.PHONY: help setup demo test check train export model-card test-transformers clean
+
+help:  ## what can be made
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 20
+
+setup: $(VENV)/.dev  ## the environment for everything but training
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+$(VENV)/.train: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,train]'
+	touch $@
+
+$(VENV)/.transformers: $(VENV)/.train
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,train,transformers]'
+	touch $@
+
+demo: setup  ## watch the embedded model think, be asked, become sure, and stop
+	$(CGR) solve
+
+check: setup  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: check  ## ruff, mypy and every test that needs no large install
+	$(BIN)/python -m pytest -m 'not heavy'
+
+test-transformers: $(VENV)/.transformers  ## the tests that need torch and transformers
+	$(BIN)/python -m pytest -m heavy
+
+train: $(VENV)/.train  ## train the embedded model (about two hours on two cores; goes on where it stopped)
+	$(BIN)/python -m training.train --out $(TRAIN_OUT) --steps $(STEPS) --decay-from $(DECAY_FROM)
+	$(BIN)/python -m training.calibrate --out $(TRAIN_OUT)
+
+export: $(VENV)/.train  ## write the trained model into the package
+	$(BIN)/python -m training.export --checkpoint $(TRAIN_OUT)/calibrated --gguf src/cgr/model/embedded.gguf --hf src/cgr/model/hf
+
+model-card: setup  ## measure the embedded model on unseen problems and write docs/model-card.md
+	$(BIN)/python -m training.card
+
+clean:  ## remove the environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist

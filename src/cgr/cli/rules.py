@@ -1,0 +1,23 @@
+"""`cgr rules`: every rule, one line each."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from cgr.rules import known_rules
+
+
+@click.command("rules")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a rule.")
+def command(as_json: bool) -> None:
+    """List the stopping rules, one line each; rules of installed packages included."""
+    rules = known_rules()
+    width = max(map(len, rules)) + 2
+    for name, rule in rules.items():
+        if as_json:
+            entry = {"name": name, "summary": rule.summary(), "parameters": rule.parameters()}
+            click.echo(json.dumps(entry))
+        else:
+            click.echo(f"{name:<{width}}{rule.summary()}")

@@ -1,0 +1,183 @@
+"""Joins the loop to an engine: what `reason()` wants, the session does; what came of it is sent back.
+
+With `overlap`, thinking goes on while a probe is in flight. The loop never learns of it, so the decision is the same;
+tokens thought past a stop are thrown away and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from cgr import certainty
+from cgr.engines.base import Answered, Engine, Session
+from cgr.errors import MissingCapability, NotRecorded
+from cgr.probing import ProbeSpec
+from cgr.reason import Abstention, Append, Ask, Reply, Request, Think, Thought, reason
+from cgr.records import Decision, Probe
+from cgr.rules import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """Some text was thought (or written in place of the end tag)."""
+
+    text: str
+    forced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """A probe was made."""
+
+    probe: Probe
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The question is settled."""
+
+    decision: Decision
+
+
+Event = Thinking | Probed | Decided
+OnEvent = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A decision, the thinking that it was made on, and the tokens that were thought past it for nothing."""
+
+    decision: Decision
+    ids: tuple[int, ...]
+    thinking: str
+    wasted_tokens: int = 0
+
+
+class Driver:
+    """One question on one session. `full` asks for whole answers even where a beginning would settle the matter."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        session: Session,
+        spec: ProbeSpec,
+        *,
+        overlap: bool = False,
+        full: bool = False,
+        on_event: OnEvent | None = None,
+    ) -> None:
+        self.engine, self.session, self.spec = engine, session, spec
+        self.overlap, self.full, self.on_event = overlap, full, on_event
+        self.ids: list[int] = []
+        self._guess: tuple[int, ...] = ()
+        self._stretch = 0
+        self._ban_end = False
+
+    async def run(self, rule: Rule, budget: int, abstention: Abstention) -> Outcome:
+        check_needs(rule, self.engine)
+        loop = reason(rule, budget, abstention)
+        try:
+            request = next(loop)
+            while True:
+                request = loop.send(await self.serve(request))
+        except StopIteration as stop:
+            decision: Decision = stop.value
+        finally:
+            await self.session.close()
+        self._tell(Decided(decision))
+        thinking = await self.engine.decode(self.ids)
+        return Outcome(decision, tuple(self.ids), thinking, self.session.wasted)
+
+    async def serve(self, request: Request) -> Reply:
+        match request:
+            case Think():
+                return await self._think(request)
+            case Ask():
+                return await self._ask(request)
+            case Append():
+                return await self._append(request)
+
+    async def _think(self, wanted: Think) -> Thought:
+        self._stretch, self._ban_end = wanted.tokens, wanted.ban_end
+        on_text = self._hear if self.on_event else None
+        stretch = await self.session.think(wanted.tokens, ban_end=wanted.ban_end, on_text=on_text)
+        self.ids += stretch.ids
+        return Thought(len(stretch.ids), stretch.ended, stretch.eos)
+
+    async def _ask(self, ask: Ask) -> Probe:
+        suffix = await self._suffix(ask)
+        enough = None if self.full else ask.enough
+        done = self.spec.done(enough)
+        asking = self.session.probe(suffix, self.spec.max_answer_tokens, done, self._guess)
+        if self.overlap and ask.final is None:
+            answered = await self._meanwhile(asking)
+        else:
+            answered = await asking
+        probe = self._read(ask, suffix, answered)
+        self._guess = tuple(token.id for token in probe.tokens)
+        if ask.final is None:
+            self._tell(Probed(probe))
+        return probe
+
+    async def _meanwhile(self, asking: object) -> Answered:
+        """The probe, while the session thinks ahead as far as the last stretch went."""
+        async with asyncio.TaskGroup() as both:
+            probing = both.create_task(asking)  # type: ignore[arg-type, var-annotated]
+            both.create_task(self.session.prefetch(self._stretch, ban_end=self._ban_end))
+        answered: Answered = probing.result()
+        return answered
+
+    async def _suffix(self, ask: Ask) -> tuple[int, ...]:
+        """The prefix's ids, the end tag before them where thinking is over or the spec closes it."""
+        closing = ask.over or self.spec.closes(final=ask.final is not None)
+        prefix = await self.engine.encode(self.spec.prefix)
+        return (*await self.engine.encode(self.engine.info.close_tag), *prefix) if closing else prefix
+
+    def _read(self, ask: Ask, suffix: tuple[int, ...], answered: Answered) -> Probe:
+        if answered.recorded is not None:
+            return self._reread(ask, answered.recorded)
+        probe = self.spec.read(ask.at, answered.tokens, answered.ended)
+        return replace(
+            probe,
+            suffix_ids=suffix,
+            prefilled=answered.prefilled,
+            cached=answered.cached,
+            seconds=answered.seconds,
+        )
+
+    def _reread(self, ask: Ask, probe: Probe) -> Probe:
+        """A recorded probe under this spec's aggregate; one that was cut short must still settle what is asked."""
+        value = certainty.aggregate(self.spec.aggregate, probe.probabilities)
+        if probe.bound and (ask.enough is None or value >= ask.enough):
+            raise NotRecorded(
+                f"The probe at token {probe.at} was cut short: its certainty is at most {value:.3g}.",
+                "Record full probabilities, or replay at the threshold it was recorded for or above.",
+            )
+        return replace(probe, certainty=value)
+
+    async def _append(self, append: Append) -> int:
+        ids = (await self.engine.encode(append.text))[: append.at_most]
+        await self.session.append(ids)
+        self.ids += ids
+        self._tell(Thinking(append.text, forced=True))
+        return len(ids)
+
+    def _hear(self, text: str) -> None:
+        self._tell(Thinking(text))
+
+    def _tell(self, event: Event) -> None:
+        if self.on_event:
+            self.on_event(event)
+
+
+def check_needs(rule: Rule, engine: Engine) -> None:
+    """What a rule needs and an engine lacks is an error before anything is computed."""
+    needs = {*rule.needs, *(("ban",) if rule.bans_end else ())}
+    for need in sorted(needs):
+        if not engine.capabilities.gives(need):
+            raise MissingCapability(
+                f"The rule {rule.name!r} needs {need!r}, which {engine.info.engine} does not give.",
+                "Choose another engine or another rule (`cgr rules`).",
+            )

@@ -1,0 +1,100 @@
+"""Reads the head of a GGUF file: enough to know what a model is before it is loaded, and that it is one at all."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from cgr.errors import ModelNotFound, NotAModel
+
+MAGIC = b"GGUF"
+NUMBERS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
+STRING, ARRAY = 8, 9
+
+
+@dataclass(frozen=True, slots=True)
+class GgufHead:
+    """Some of a model's own words: its name, its context, its chat template, and what it wishes of us."""
+
+    name: str
+    context: int
+    chat_template: str
+    tokens: tuple[str, ...]
+    token_types: tuple[int, ...]
+    begin_id: int | None
+    end_id: int | None
+    interval: int | None = None
+    budget: int | None = None
+    max_answer_tokens: int | None = None
+
+    @property
+    def control_ids(self) -> dict[str, int]:
+        """Token ids of everything in the vocabulary that is not plain text (control and user-defined tokens)."""
+        return {
+            token: i for i, (token, kind) in enumerate(zip(self.tokens, self.token_types, strict=True)) if kind in (3, 4)
+        }
+
+
+def read_head(path: Path) -> GgufHead:
+    if not path.exists():
+        raise ModelNotFound(f"There is no file {path}.", "Give a .gguf file, a hub id, or leave --model out.")
+    try:
+        with path.open("rb") as file:
+            values = _read(file)
+    except (struct.error, UnicodeDecodeError, EOFError, OverflowError, MemoryError, KeyError) as error:
+        raise NotAModel(f"{path} ends or breaks before its head does.", "Download it again.") from error
+    except OSError as error:
+        raise NotAModel(f"{path} cannot be read: {error.strerror}.", "Give the path of a .gguf file.") from error
+    if values is None:
+        raise NotAModel(f"{path} is not a GGUF file.", "Convert it with llama.cpp, or give a file that ends in .gguf.")
+    architecture = values.get("general.architecture", "")
+    return GgufHead(
+        name=values.get("general.name", path.stem),
+        context=int(values.get(f"{architecture}.context_length", 0)),
+        chat_template=values.get("tokenizer.chat_template", ""),
+        tokens=tuple(values.get("tokenizer.ggml.tokens", ())),
+        token_types=tuple(values.get("tokenizer.ggml.token_type", ())),
+        begin_id=values.get("tokenizer.ggml.bos_token_id"),
+        end_id=values.get("tokenizer.ggml.eos_token_id"),
+        interval=values.get("cgr.interval"),
+        budget=values.get("cgr.budget"),
+        max_answer_tokens=values.get("cgr.max_answer_tokens"),
+    )
+
+
+def _read(file: BinaryIO) -> dict[str, Any] | None:
+    if file.read(4) != MAGIC:
+        return None
+    version, _tensors, count = struct.unpack("<IQQ", file.read(20))
+    if version < 2:
+        return None
+    return {_string(file): _value(file, *struct.unpack("<I", file.read(4))) for _ in range(count)}
+
+
+def _value(file: BinaryIO, kind: int) -> Any:
+    if kind == STRING:
+        return _string(file)
+    if kind == ARRAY:
+        inner, length = struct.unpack("<IQ", file.read(12))
+        if inner in NUMBERS:
+            size = struct.calcsize(NUMBERS[inner])
+            return struct.unpack(f"<{length}{NUMBERS[inner][1]}", _exactly(file, size * length))
+        read: Callable[[], Any] = (lambda: _string(file)) if inner == STRING else (lambda: _value(file, inner))
+        return [read() for _ in range(length)]
+    form = NUMBERS[kind]
+    return struct.unpack(form, file.read(struct.calcsize(form)))[0]
+
+
+def _string(file: BinaryIO) -> str:
+    (length,) = struct.unpack("<Q", file.read(8))
+    return _exactly(file, length).decode("utf-8", errors="replace")
+
+
+def _exactly(file: BinaryIO, size: int) -> bytes:
+    data = file.read(size)
+    if len(data) != size:
+        raise EOFError
+    return data

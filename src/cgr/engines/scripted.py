@@ -1,0 +1,98 @@
+"""A model in a few lines: its thinking is a list of words, its answers a function of the position. For tests and docs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import takewhile
+
+from cgr.engines.base import Answered, Capabilities, Done, ModelInfo, OnText, Sampling, Stretch
+from cgr.records import Token
+
+END = "</think>"
+EOS = "<eos>"
+Answers = Callable[[int, str], Sequence[tuple[str, float]]]
+
+
+class ScriptedEngine:
+    """`thinking`: words, `</think>` and `<eos>` among them. `answers(at, suffix)`: text and probability of each token.
+
+    What was asked is kept in `log`, and the forward passes that probes took in `passes`.
+    """
+
+    def __init__(self, thinking: Sequence[str], answers: Answers, context: int = 100_000) -> None:
+        self.thinking, self.answers = tuple(thinking), answers
+        self.log: list[str] = []
+        self.passes = 0
+        self._words: dict[str, int] = {}
+        self.info = ModelInfo("scripted", "scripted", context, "<think>", END)
+        self.capabilities = Capabilities("full", True, True, True, verify=True, overlap=True)
+
+    def id_of(self, word: str) -> int:
+        return self._words.setdefault(word, len(self._words))
+
+    async def encode(self, text: str) -> tuple[int, ...]:
+        """One token a line break, one a word: `\\nWait` is two."""
+        return tuple(self.id_of(word) for word in text.replace("\n", "\n ").split(" ") if word)
+
+    async def decode(self, ids: Sequence[int]) -> str:
+        words = list(self._words)
+        return "".join(f"{words[i]} " for i in ids)
+
+    async def open(self, question: str, sampling: Sampling, *, room: int = 0, overlap: bool = False) -> ScriptedSession:
+        return ScriptedSession(self)
+
+    async def close(self) -> None:
+        self.log.append("close")
+
+
+class ScriptedSession:
+    def __init__(self, engine: ScriptedEngine) -> None:
+        self.engine, self.wasted = engine, 0
+        self.at = self.script_at = self._ahead = 0
+
+    async def think(self, tokens: int, *, ban_end: bool = False, on_text: OnText | None = None) -> Stretch:
+        self.engine.log.append(f"think {tokens}" + (" ban" if ban_end else ""))
+        rest = self.engine.thinking[self.script_at :]
+        if ban_end:
+            rest = tuple(word for word in rest if word not in (END, EOS))
+        words = tuple(takewhile(lambda word: word not in (END, EOS), rest[:tokens]))
+        ending = rest[len(words)] if len(words) < min(tokens, len(rest)) else None
+        self.at += len(words)
+        self.script_at += len(words) + (ending is not None)
+        self._ahead = max(self._ahead - len(words), 0)
+        ids = tuple(map(self.engine.id_of, words))
+        if on_text:
+            on_text(await self.engine.decode(ids))
+        return Stretch(ids, len(words) < tokens, eos=ending == EOS)
+
+    async def prefetch(self, tokens: int, *, ban_end: bool = False) -> None:
+        self._ahead = tokens
+
+    async def probe(self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = ()) -> Answered:
+        text = (await self.engine.decode(suffix)).strip()
+        self.engine.log.append(f"probe {self.at} {text}")
+        tokens: list[Token] = []
+        ended = False
+        for word, probability in self.engine.answers(self.at, text)[:limit]:
+            if ended := word in (END, EOS):
+                break
+            tokens.append(Token(self.engine.id_of(word), word, math.log(probability)))
+            if done(tokens):
+                break
+        self.engine.passes += self._passes([token.id for token in tokens], guess)
+        return Answered(tuple(tokens), ended, prefilled=len(suffix), cached=self.at)
+
+    @staticmethod
+    def _passes(decoded: Sequence[int], guess: Sequence[int]) -> int:
+        """One pass verifies as many guessed tokens as are right, and yields the one after them."""
+        right = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(decoded, guess, strict=False)))
+        return max(len(decoded) - right, 1)
+
+    async def append(self, ids: Sequence[int]) -> None:
+        self.engine.log.append(f"append {len(ids)}")
+        self.at += len(ids)
+
+    async def close(self) -> None:
+        self.wasted += self._ahead
+        self._ahead = 0

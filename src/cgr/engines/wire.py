@@ -1,0 +1,164 @@
+"""Speaking to a completions server: bodies out, events in. The one place that knows llama.cpp's field names."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from cgr.engines.base import Sampling
+from cgr.errors import DoesNotFit, EngineError
+from cgr.records import Token
+
+TOP = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One event of a stream: some tokens, their text, and, on the last, how it ended."""
+
+    ids: tuple[int, ...]
+    text: str
+    tokens: tuple[Token, ...] = ()
+    cached: int = 0
+    prefilled: int = 0
+    stop: str | None = None
+    truncated: bool = False
+
+
+class Wire:
+    """A client of one server. Not shared between event loops."""
+
+    def __init__(self, address: str, key: str) -> None:
+        headers = {"Authorization": f"Bearer {key}"}
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
+        timeout = httpx.Timeout(None, connect=10.0)
+        self._client = httpx.AsyncClient(base_url=address, headers=headers, timeout=timeout, limits=limits, trust_env=False)
+
+    async def tokenize(self, text: str, *, add_special: bool = False) -> tuple[int, ...]:
+        body = {"content": text, "add_special": add_special, "parse_special": True}
+        return tuple((await self.post("/tokenize", body))["tokens"])
+
+    async def detokenize(self, ids: Sequence[int]) -> str:
+        return str((await self.post("/detokenize", {"tokens": list(ids)}))["content"])
+
+    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return _read(await self._client.post(path, json=body))
+        except (httpx.HTTPError, json.JSONDecodeError) as error:
+            raise _lost(error) from error
+
+    async def get(self, path: str) -> dict[str, Any]:
+        try:
+            return _read(await self._client.get(path))
+        except (httpx.HTTPError, json.JSONDecodeError) as error:
+            raise _lost(error) from error
+
+    async def complete(self, body: dict[str, Any]) -> Piece:
+        """A whole completion at once: cheaper than a stream where nobody watches."""
+        return _piece(await self.post("/completion", body))
+
+    @asynccontextmanager
+    async def stream(self, body: dict[str, Any]) -> AsyncIterator[AsyncIterator[Piece]]:
+        """A completion as it comes. Leaving the context closes the stream, which cancels it on the server."""
+        try:
+            async with self._client.stream("POST", "/completion", json=body | {"stream": True}) as response:
+                if response.is_error:
+                    await response.aread()
+                    _read(response)
+                yield _pieces(response)
+        except httpx.HTTPError as error:
+            raise _lost(error) from error
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+def thinking_body(
+    prompt: Sequence[int], count: int, sampling: Sampling, seed: int, slot: int, banned: Sequence[int] = ()
+) -> dict[str, Any]:
+    return {
+        "prompt": list(prompt),
+        "n_predict": count,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": 0,
+        "min_p": 0.0,
+        "samplers": ["temperature", "top_p"],
+        "seed": seed,
+        "id_slot": slot,
+        "cache_prompt": True,
+        "return_tokens": True,
+        "logit_bias": [[token, False] for token in banned],
+    }
+
+
+def probe_body(prompt: Sequence[int], limit: int, slot: int) -> dict[str, Any]:
+    """Greedy, with raw log-probabilities, and the count of cached tokens with the first token already."""
+    body = thinking_body(prompt, limit, Sampling(temperature=0.0), 0, slot)
+    return body | {"n_probs": TOP, "timings_per_token": True}
+
+
+async def _pieces(response: httpx.Response) -> AsyncIterator[Piece]:
+    rest, decoder = b"", codecs.getincrementaldecoder("utf-8")(errors="replace")
+    async for chunk in response.aiter_raw():
+        *events, rest = (rest + chunk).split(b"\n\n")
+        for event in events:
+            if event.startswith(b"data: ") and event != b"data: [DONE]":
+                yield _piece(_json(event[6:]), decoder)
+            elif event.startswith(b"error: "):
+                raise _failure(_json(event[7:]))
+
+
+def _json(data: bytes) -> dict[str, Any]:
+    try:
+        value: dict[str, Any] = json.loads(data)
+    except ValueError as error:
+        raise EngineError("The server sent something that is not JSON.", "Is it a completions server?") from error
+    return value
+
+
+def _piece(data: dict[str, Any], decoder: codecs.IncrementalDecoder | None = None) -> Piece:
+    if "error" in data:
+        raise _failure(data)
+    timings = data.get("timings", {})
+    return Piece(
+        ids=tuple(data.get("tokens", ())),
+        text=data.get("content", ""),
+        tokens=tuple(_token(one, decoder) for one in data.get("completion_probabilities", ())),
+        cached=timings.get("cache_n", 0),
+        prefilled=timings.get("prompt_n", 0),
+        stop=data.get("stop_type") if data.get("stop") else None,
+        truncated=bool(data.get("truncated")),
+    )
+
+
+def _token(data: dict[str, Any], decoder: codecs.IncrementalDecoder | None) -> Token:
+    raw = bytes(data["bytes"])
+    text = decoder.decode(raw) if decoder else raw.decode("utf-8", errors="replace")
+    top = tuple((one["id"], one["logprob"]) for one in data["top_logprobs"])
+    return Token(data["id"], text, data["logprob"], top)
+
+
+def _read(response: httpx.Response) -> dict[str, Any]:
+    data: dict[str, Any] = response.json()
+    if response.is_error:
+        raise _failure(data)
+    return data
+
+
+def _failure(data: dict[str, Any]) -> EngineError | DoesNotFit:
+    detail = data.get("error", data)
+    message = detail.get("message", detail) if isinstance(detail, dict) else detail
+    if "context" in str(message):
+        return DoesNotFit(f"The server ran out of context: {message}.", "Lower --budget, or shorten the question.")
+    return EngineError(f"The server refused: {message}.", "Check the model and the options.")
+
+
+def _lost(error: Exception) -> EngineError:
+    return EngineError(f"The server was lost: {type(error).__name__} {error}.".replace(" .", "."), "Start again.")

@@ -1,0 +1,137 @@
+"""The one loop. It reads as the paper's algorithms do, and does no I/O.
+
+`reason()` yields what it wants (`Think`, `Ask`, `Append`), is sent what came of it (`Thought`, `Probe`, a count), and
+returns a `Decision`. Whoever drives it may be live, a recording, or a test; the decision is made here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
+
+from cgr.errors import UnknownName
+from cgr.records import Decision, Probe, StopCause
+from cgr.rules import STOP, KeepThinking, Rule, Seen
+
+AtEnd = Literal["answer", "abstain"]
+POLICIES = ("answer", "abstain")
+
+
+@dataclass(frozen=True, slots=True)
+class Think:
+    """Wants up to `tokens` more of thinking."""
+
+    tokens: int
+    ban_end: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """What came: so many tokens inside the tags, and whether the model then wanted to end."""
+
+    tokens: int
+    ended: bool = False
+    eos: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Wants a probe here, or the final answer after this cause. `over`: thinking is closed first.
+    `enough`: below it, the rest of a probe does not matter."""
+
+    at: int
+    final: StopCause | None = None
+    over: bool = False
+    enough: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Wants this text in place of the end tag, at most so many tokens of it."""
+
+    text: str
+    at_most: int
+
+
+Request = Think | Ask | Append
+Reply = Thought | Probe | int
+
+
+@dataclass(frozen=True, slots=True)
+class Abstention:
+    """When to say nothing: apart from the rule, since stopping and abstaining are different questions."""
+
+    at_budget: AtEnd = "answer"
+    at_end_of_thinking: AtEnd = "answer"
+    threshold: float = 0.99
+
+    def __post_init__(self) -> None:
+        for policy in (self.at_budget, self.at_end_of_thinking):
+            if policy not in POLICIES:
+                raise UnknownName.among("abstention policy", policy, POLICIES)
+
+    def abstains(self, cause: StopCause, final: Probe) -> bool:
+        policy = self.at_budget if cause == "budget" else self.at_end_of_thinking
+        sure = final.closed and final.certainty >= self.threshold
+        return policy == "abstain" and not sure
+
+
+def reason(rule: Rule, budget: int, abstention: Abstention = Abstention()) -> Generator[Request, Reply, Decision]:
+    """Think, be asked, and stop: when sure, when the model ends by itself, or when the budget is spent."""
+    seen = Seen(at=0)
+    limit = budget if rule.thinks else 0
+    while seen.at < limit:
+        due = min(rule.next_probe(seen) or limit, limit)
+        thought = cast(Thought, (yield Think(due - seen.at, rule.bans_end)))
+        seen = replace(seen, at=seen.at + thought.tokens)
+        if thought.ended:
+            if rule.probes_at_end:
+                seen = yield from _probe(rule, seen)
+            action = rule.on_end(seen)
+            if action == STOP:
+                return _sure(seen)
+            if not isinstance(action, KeepThinking):
+                return (yield from _answer(seen, "end_of_thinking", abstention, over=True, eos=thought.eos))
+            written = cast(int, (yield Append(action.text, limit - seen.at)))
+            seen = replace(seen, at=seen.at + written, forced=seen.forced + 1)
+        if due <= seen.at < limit:
+            seen = yield from _probe(rule, seen)
+            if rule.on_probe(seen) == STOP:
+                return _sure(seen)
+    return (yield from _answer(seen, "budget", abstention, over=not rule.thinks))
+
+
+def _probe(rule: Rule, seen: Seen) -> Generator[Request, Reply, Seen]:
+    """Ask here; where two probes would coincide, one does."""
+    if seen.probes and seen.last.at == seen.at:
+        return seen
+    probe = cast(Probe, (yield Ask(seen.at, enough=rule.sure_at)))
+    return replace(seen, probes=(*seen.probes, probe))
+
+
+def _sure(seen: Seen) -> Decision:
+    """A sure probe's answer is the answer: nothing more is decoded."""
+    return _decision(seen, seen.last, "certainty")
+
+
+def _answer(
+    seen: Seen, cause: StopCause, abstention: Abstention, *, over: bool, eos: bool = False
+) -> Generator[Request, Reply, Decision]:
+    final = cast(Probe, (yield Ask(seen.at, final=cause, over=over)))
+    abstained = abstention.abstains(cause, final)
+    return _decision(seen, final, cause, abstained=abstained, final=final, eos=eos)
+
+
+def _decision(seen: Seen, from_probe: Probe, cause: StopCause, abstained: bool = False, **more: Any) -> Decision:
+    return Decision(
+        stop_cause=cause,
+        answer=None if abstained else from_probe.answer,
+        certainty=from_probe.certainty,
+        closed=from_probe.closed,
+        abstained=abstained,
+        thinking_tokens=seen.at,
+        probes=seen.probes,
+        forced=seen.forced,
+        **more,
+    )

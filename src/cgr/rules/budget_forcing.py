@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cgr.errors import UnknownName
+from cgr.rules.base import GO_ON, Action, Forcing, KeepThinking, Rule, Seen, rule
+
+FORCINGS = ("replace", "ban")
+
+
+@rule("budget-forcing")
+@dataclass(frozen=True, kw_only=True)
+class BudgetForcing(Rule):
+    """Never let the thinking end before the budget: write "Wait" where the model would stop.
+
+    Muennighoff et al.: s1, simple test-time scaling (the paper's Algorithm 2). `at_most` limits how often, as s1 does; by
+    default there is no limit, as in the paper. `forcing="ban"` forbids the end tag instead, as its logits processor does.
+    """
+
+    at_most: int | None = None
+    forcing: Forcing = "replace"
+
+    def __post_init__(self) -> None:
+        if self.forcing not in FORCINGS:
+            raise UnknownName.among("way of forcing", self.forcing, FORCINGS)
+
+    @property
+    def bans_end(self) -> bool:
+        return self.forcing == "ban"
+
+    def on_end(self, seen: Seen) -> Action:
+        return KeepThinking() if self.at_most is None or seen.forced < self.at_most else GO_ON

@@ -1,0 +1,108 @@
+"""Every option of a run, its default, and what becomes of it on a given model. Defaults live here and nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from cgr.certainty import DEFAULT as AGGREGATE
+from cgr.engines.base import ModelInfo, Sampling
+from cgr.errors import DoesNotFit, UnknownName, UsageError
+from cgr.probing import MAX_TOKENS, PREFIX, CloseThink, ProbeSpec
+from cgr.reason import Abstention, AtEnd
+from cgr.rules import Rule, known_rules, make_rule
+from cgr.rules.base import INTERVAL, THRESHOLD, check_at_least_one, check_threshold
+
+BUDGET = 32_000
+INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
+PROBES_PER_BUDGET = BUDGET // INTERVAL
+PROMPT_ROOM = 512  # what a question may take of a context that is too small for the paper's budget
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a user may choose. None means: what fits the model, the paper's value where it does."""
+
+    rule: str = "cgr"
+    threshold: float = THRESHOLD
+    interval: int | None = None
+    budget: int | None = None
+    max_answer_tokens: int | None = None
+    aggregate: str = AGGREGATE
+    temperature: float = 0.6
+    top_p: float = 1.0
+    seed: int = 0
+    at_budget: AtEnd = "answer"
+    at_end_of_thinking: AtEnd = "answer"
+    prefix: str = PREFIX
+    close_think: CloseThink = "never"
+    overlap: bool = False
+    full: bool = False
+    instruction: str = INSTRUCTION
+
+    def __post_init__(self) -> None:
+        check_threshold(self.threshold)
+        for what, value in (("interval", self.interval), ("budget", self.budget)):
+            if value is not None:
+                check_at_least_one(what, value)
+        if self.temperature < 0:
+            raise UsageError(f"A temperature of {self.temperature:g} is below zero.", "Use 0 or more; 0 is greedy.")
+        if not 0 < self.top_p <= 1:
+            raise UsageError(f"A top-p of {self.top_p:g} is not a share.", "Use more than 0 and at most 1.")
+        if self.rule not in known_rules():
+            raise UnknownName.among("rule", self.rule, known_rules())
+        self.abstention()
+        self.spec()
+
+    @classmethod
+    def of(cls, **options: Any) -> Settings:
+        """Settings from keywords; an unknown one is refused by name."""
+        names = {field.name for field in fields(cls)}
+        for name in options:
+            if name not in names:
+                raise UnknownName.among("option", name, names)
+        return cls(**options)
+
+    def fitted(self, info: ModelInfo) -> Fitted:
+        """These settings on this model: everything that was left open is decided."""
+        budget = self.budget or info.budget or min(BUDGET, max(info.context - PROMPT_ROOM, 1))
+        interval = self.interval or info.interval or max(1, min(INTERVAL, budget // PROBES_PER_BUDGET))
+        limit = self.max_answer_tokens or info.max_answer_tokens or MAX_TOKENS
+        if budget > info.context:
+            raise DoesNotFit(
+                f"A budget of {budget} does not fit into {info.name}'s context of {info.context} tokens.",
+                "Lower --budget, or use a model with more context.",
+            )
+        settings = replace(self, budget=budget, interval=interval, max_answer_tokens=limit)
+        return Fitted(settings, settings._rule(), budget, interval)
+
+    def abstention(self) -> Abstention:
+        return Abstention(self.at_budget, self.at_end_of_thinking, self.threshold)
+
+    def spec(self) -> ProbeSpec:
+        limit = MAX_TOKENS if self.max_answer_tokens is None else self.max_answer_tokens
+        return ProbeSpec(self.prefix, limit, self.aggregate, self.close_think)
+
+    def sampling(self) -> Sampling:
+        return Sampling(self.temperature, self.top_p, self.seed)
+
+    def prompt(self, question: str) -> str:
+        if not question.strip():
+            raise UsageError("The question is empty.", 'Ask something: cgr solve "Start with x=864. ..."')
+        return f"{question.strip()}\n{self.instruction}" if self.instruction else question.strip()
+
+    def _rule(self) -> Rule:
+        """The rule, given those of the settings that it knows."""
+        wanted = {"threshold": self.threshold, "interval": self.interval}
+        has = known_rules()[self.rule].parameters()
+        return make_rule(self.rule, **{name: value for name, value in wanted.items() if name in has})
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Settings with nothing left open, and the rule that they make."""
+
+    settings: Settings
+    rule: Rule
+    budget: int
+    interval: int

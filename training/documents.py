@@ -1,0 +1,125 @@
+"""Training documents: a problem, its thinking, its end, and probes that branch off at random places.
+
+A branch is `prefix answer}` hung on the trace at a cut: it sees the trace up to the cut and itself, nothing else, and its
+answer is always the *true* one. So one pass over a trace teaches what is known at many of its moments, and the trace itself
+never learns to break off. Only answers of branches are trained, never the prefix.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from cgr.model.problems import FAMILIES, Problem, is_held_out, make
+from training import tokenizer as words
+from training.thinking import think
+
+MAX_THINKING = 1100
+BRANCHES = 8
+
+
+@dataclass(frozen=True)
+class Document:
+    """Token ids of the trunk, which of them are trained, and the branches as (cut, ids, trained from)."""
+
+    trunk: list[int]
+    trained_from: int
+    branches: list[tuple[int, list[int], int]]
+
+    def __len__(self) -> int:
+        return len(self.trunk) + sum(len(ids) for _, ids, _ in self.branches)
+
+
+class Writer:
+    """Writes documents; everything that needs the tokenizer."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.end, self.end_think = (tokenizer.token_to_id(t) for t in (words.END, words.END_THINK))
+
+    def encode(self, text: str) -> list[int]:
+        return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def prompt(self, problem: Problem, instructed: bool) -> list[int]:
+        text = f"{problem.text}\n{words.INSTRUCTION}" if instructed else problem.text
+        return self.encode(f"{words.USER}{text}{words.END}{words.ASSISTANT}{words.THINK}")
+
+    def document(self, problem: Problem, rng: random.Random, max_passes: int) -> Document:
+        prompt = self.prompt(problem, rng.random() < 0.5)
+        parts, ended = think(problem, rng, max_passes)
+        thinking = [token for part in parts for token in self.encode(part)]
+        if len(thinking) > MAX_THINKING:
+            thinking, ended = thinking[:MAX_THINKING], False
+        tail = self.encode(f"{words.END_THINK}\n\n{words.PREFIX}{problem.answer}}}{words.END}") if ended else []
+        cuts = [rng.randint(0, len(thinking)) for _ in range(BRANCHES - 1)] + [len(thinking)]
+        branches = [(len(prompt) + cut, *self.branch(problem.answer, rng)) for cut in cuts]
+        return Document(prompt + thinking + tail, len(prompt), branches)
+
+    def branch(self, answer: int, rng: random.Random) -> tuple[list[int], int]:
+        prefix = words.PREFIX if rng.random() < 0.75 else rng.choice(words.OTHER_PREFIXES)
+        close = rng.random() < 0.2
+        opening = self.encode(f"{words.END_THINK}{prefix}" if close else prefix)
+        return opening + self.encode(f"{answer}}}") + [self.end], len(opening)
+
+
+def problem_for_training(rng: random.Random, max_level: int) -> Problem:
+    while True:
+        problem = make(rng.choice(FAMILIES), rng.randint(1, max_level), rng)
+        if not is_held_out(problem.text):
+            return problem
+
+
+@dataclass(frozen=True)
+class Batch:
+    ids: Tensor
+    positions: Tensor
+    mask: Tensor
+    rows: Tensor  # flat indices whose next token is trained
+    targets: Tensor
+    weights: Tensor
+    is_branch: Tensor
+
+
+def batch(documents: list[Document], branch_weight: float = 1.0, trunk_weight: float = 1.0) -> Batch:
+    """Pad documents to one length and lay out who may see whom."""
+    length = -(-max(len(d) for d in documents) // 64) * 64
+    count = len(documents)
+    ids = np.zeros((count, length), np.int64)
+    positions = np.zeros((count, length), np.int64)
+    mask = np.zeros((count, length, length), bool)
+    mask[:, np.arange(length), np.arange(length)] = True
+    rows, targets, weights, is_branch = [], [], [], []
+    for r, document in enumerate(documents):
+        n = len(document.trunk)
+        ids[r, :n], positions[r, :n] = document.trunk, np.arange(n)
+        mask[r, :n, :n] = np.tri(n, dtype=bool)
+        trained = np.arange(document.trained_from - 1, n - 1)
+        rows.append(r * length + trained)
+        targets.append(document.trunk[document.trained_from :])
+        weights.append(np.full(len(trained), trunk_weight))
+        is_branch.append(np.zeros(len(trained), bool))
+        at = n
+        for cut, branch, opening in document.branches:
+            m = len(branch)
+            ids[r, at : at + m], positions[r, at : at + m] = branch, cut + np.arange(m)
+            mask[r, at : at + m, :cut] = True
+            mask[r, at : at + m, at : at + m] = np.tri(m, dtype=bool)
+            rows.append(r * length + np.arange(at + opening - 1, at + m - 1))
+            targets.append(branch[opening:])
+            weights.append(np.full(m - opening, branch_weight))
+            is_branch.append(np.ones(m - opening, bool))
+            at += m
+    return Batch(
+        torch.from_numpy(ids),
+        torch.from_numpy(positions),
+        torch.from_numpy(mask)[:, None],
+        torch.from_numpy(np.concatenate(rows)),
+        torch.from_numpy(np.concatenate([np.asarray(t) for t in targets])),
+        torch.from_numpy(np.concatenate(weights)).float(),
+        torch.from_numpy(np.concatenate(is_branch)),
+    )

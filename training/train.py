@@ -1,0 +1,118 @@
+"""Train the embedded model: `make train`. Seeded, resumable: every step's data come from its number alone.
+
+python -m training.train --out runs/train --steps 6000 --decay-from 4500
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+from torch.nn import functional as F
+
+from training import tokenizer as words
+from training.documents import Batch, Document, Writer, batch, problem_for_training
+from training.network import Network, Shape
+from training.optimizer import optimizers
+
+TOKENS_PER_STEP = 5500
+WARM_UP = 50
+
+
+def main() -> None:
+    options = _options()
+    options.out.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(options.seed)
+    torch.set_num_threads(options.threads)
+    network, tools, step = start(options.out, options.lr)
+    writer = Writer(Tokenizer.from_file(str(options.out / "tokenizer.json")))
+    began, seen = time.monotonic(), 0
+    while step < options.steps:
+        data = batch(documents_for(step, options.seed, writer))
+        lr = options.lr * rate(step, options.decay_from, options.steps)
+        trunk, branch = train_step(network, tools, data, lr)
+        step, seen = step + 1, seen + data.ids.numel()
+        if step % 20 == 0:
+            speed = seen / (time.monotonic() - began)
+            print(f"{step} lr {lr:.5f} trunk {trunk:.4f} branch {branch:.4f} {speed:.0f} tok/s", flush=True)
+        if step % 100 == 0 or step == options.steps:
+            save(options.out, network, tools, step)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--steps", type=int, default=6000)
+    parser.add_argument("--decay-from", type=int, default=4500)
+    parser.add_argument("--lr", type=float, default=0.003)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=2)
+    return parser.parse_args()
+
+
+def start(out: Path, lr: float) -> tuple[Network, list[torch.optim.Optimizer], int]:
+    """A fresh network, or the one that was saved."""
+    path = out / "tokenizer.json"
+    tokenizer = Tokenizer.from_file(str(path)) if path.exists() else words.build(path)
+    network = Network(Shape(tokenizer.get_vocab_size()))
+    tools = optimizers(network, lr)
+    saved = out / "checkpoint.pt"
+    if not saved.exists():
+        return network, tools, 0
+    state = torch.load(saved, weights_only=True)
+    network.load_state_dict(state["network"])
+    for tool, tool_state in zip(tools, state["tools"], strict=True):
+        tool.load_state_dict(tool_state)
+    return network, tools, int(state["step"])
+
+
+def save(out: Path, network: Network, tools: list[torch.optim.Optimizer], step: int) -> None:
+    state = {"network": network.state_dict(), "tools": [tool.state_dict() for tool in tools], "step": step}
+    torch.save(state, out / "checkpoint.tmp")
+    (out / "checkpoint.tmp").replace(out / "checkpoint.pt")
+
+
+def documents_for(step: int, seed: int, writer: Writer) -> list[Document]:
+    """Documents of about one length for this step; easy and short ones first, all of them from step 1,200."""
+    rng = random.Random(f"{seed}:{step}")
+    level, passes = min(6, 1 + step // 200), min(12, 2 + step // 200)
+    drawn = sorted((writer.document(problem_for_training(rng, level), rng, passes) for _ in range(32)), key=len)
+    groups: list[list[Document]] = [[]]
+    for document in drawn:
+        if groups[-1] and (len(groups[-1]) + 1) * len(document) > TOKENS_PER_STEP:
+            groups.append([])
+        groups[-1].append(document)
+    return rng.choice(groups)
+
+
+def rate(step: int, decay_from: int, steps: int) -> float:
+    if step < WARM_UP:
+        return (step + 1) / WARM_UP
+    return 1.0 if step < decay_from else max(0.01, (steps - step) / (steps - decay_from))
+
+
+def train_step(network: Network, tools: list[torch.optim.Optimizer], data: Batch, lr: float) -> tuple[float, float]:
+    losses = loss_of(network, data)
+    loss = (losses * data.weights).sum() / data.weights.sum()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+    for tool in tools:
+        for group in tool.param_groups:
+            group["lr"] = lr
+        tool.step()
+        tool.zero_grad(set_to_none=True)
+    return float(losses[~data.is_branch].mean()), float(losses[data.is_branch].mean())
+
+
+def loss_of(network: Network, data: Batch) -> Tensor:
+    hidden = network(data.ids, data.positions, data.mask)
+    return F.cross_entropy(network.logits(hidden.flatten(0, 1)[data.rows]), data.targets, reduction="none")
+
+
+if __name__ == "__main__":
+    main()
