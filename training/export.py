@@ -20,6 +20,7 @@ from training.network import Network, Shape
 
 NAME = "cgr-arithmetic"
 CONTEXT = 2048
+INTERVAL, BUDGET, MAX_ANSWER_TOKENS = 32, 1024, 4  # what the model wishes of whoever runs it
 PARTS = {
     "attention_norm": ("input_layernorm", "attn_norm"),
     "q": ("self_attn.q_proj", "attn_q"),
@@ -67,6 +68,9 @@ def write_gguf(network: Network, tokenizer: Tokenizer, path: Path) -> None:
     writer.add_layer_norm_rms_eps(shape.epsilon)
     writer.add_vocab_size(shape.vocabulary)
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+    writer.add_uint32("cgr.interval", INTERVAL)
+    writer.add_uint32("cgr.budget", BUDGET)
+    writer.add_uint32("cgr.max_answer_tokens", MAX_ANSWER_TOKENS)
     _add_vocabulary(writer, tokenizer)
     for name, tensor in gguf_tensors(network).items():
         writer.add_tensor(name, tensor.float().numpy())
@@ -86,6 +90,7 @@ def _add_vocabulary(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:
     writer.add_token_list(tokens)
     writer.add_token_types(types)
     writer.add_token_merges([" ".join(pair) for pair in model["merges"]])
+    writer.add_bos_token_id(end)
     writer.add_eos_token_id(end)
     writer.add_pad_token_id(end)
     writer.add_add_bos_token(False)

@@ -106,7 +106,8 @@ def train_step(network: Network, tools: list[torch.optim.Optimizer], data: Batch
             group["lr"] = lr
         tool.step()
         tool.zero_grad(set_to_none=True)
-    return float(losses[~data.is_branch].mean()), float(losses[data.is_branch].mean())
+    apart = losses.detach()
+    return float(apart[~data.is_branch].mean()), float(apart[data.is_branch].mean())
 
 
 def loss_of(network: Network, data: Batch) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 import json
 from collections.abc import AsyncIterator, Sequence
@@ -16,6 +17,8 @@ from cgr.errors import DoesNotFit, EngineError
 from cgr.records import Token
 
 TOP = 5
+TRIES, PAUSE = 4, 0.05
+HUNG_UP = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, httpx.ConnectError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +52,21 @@ class Wire:
 
     async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         try:
-            return _read(await self._client.post(path, json=body))
+            return _read(await self._send(path, body))
         except (httpx.HTTPError, json.JSONDecodeError) as error:
             raise _lost(error) from error
 
-    async def get(self, path: str) -> dict[str, Any]:
-        try:
-            return _read(await self._client.get(path))
-        except (httpx.HTTPError, json.JSONDecodeError) as error:
-            raise _lost(error) from error
+    async def _send(self, path: str, body: dict[str, Any], *, stream: bool = False) -> httpx.Response:
+        """Send, and again on a new connection if the server hung up before it said anything: a kept connection may be
+        closed just as it is used. Asking twice is safe, since the same request has the same reply."""
+        for attempt in range(TRIES):
+            try:
+                return await self._client.send(self._client.build_request("POST", path, json=body), stream=stream)
+            except HUNG_UP:
+                if attempt == TRIES - 1:
+                    raise
+                await asyncio.sleep(PAUSE * 2**attempt)
+        raise AssertionError
 
     async def complete(self, body: dict[str, Any]) -> Piece:
         """A whole completion at once: cheaper than a stream where nobody watches."""
@@ -67,11 +76,14 @@ class Wire:
     async def stream(self, body: dict[str, Any]) -> AsyncIterator[AsyncIterator[Piece]]:
         """A completion as it comes. Leaving the context closes the stream, which cancels it on the server."""
         try:
-            async with self._client.stream("POST", "/completion", json=body | {"stream": True}) as response:
+            response = await self._send("/completion", body | {"stream": True}, stream=True)
+            try:
                 if response.is_error:
                     await response.aread()
                     _read(response)
                 yield _pieces(response)
+            finally:
+                await response.aclose()
         except httpx.HTTPError as error:
             raise _lost(error) from error
 

@@ -1,0 +1,98 @@
+"""Teach a trained checkpoint how far to trust its own thinking.
+
+In training it read other people's slips, drawn at temperature 1; alone, at temperature .6, it slips in its own way and more
+rarely. So it thinks about fresh problems by itself, and only its answers at random cuts of those traces are trained, on the
+truth. The thinking keeps its form because written-out documents are mixed in.
+
+    python -m training.calibrate --out runs/train
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import time
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+
+from cgr.model.problems import Problem
+from training.documents import MAX_THINKING, Document, Writer, batch, problem_for_training
+from training.network import Network
+from training.optimizer import optimizers
+from training.sample import think
+from training.train import TOKENS_PER_STEP, documents_for, save, start, train_step
+
+AT_ONCE = 128
+CUTS = 16
+TEMPERATURE = 0.6
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="the training folder")
+    parser.add_argument("--problems", type=int, default=4096)
+    parser.add_argument("--lr", type=float, default=0.0003)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--mix", type=float, default=0.3, help="share of written-out documents")
+    options = parser.parse_args()
+    torch.set_num_threads(2)
+    network, _, step = start(options.out, options.lr)
+    writer = Writer(Tokenizer.from_file(str(options.out / "tokenizer.json")))
+    documents = own_documents(network.eval(), writer, options.problems, options.seed)
+    train_on(network.train(), writer, documents, options, step)
+
+
+def own_documents(network: Network, writer: Writer, count: int, seed: int) -> list[Document]:
+    rng = random.Random(f"calibrate:{seed}")
+    documents: list[Document] = []
+    began = time.monotonic()
+    while len(documents) < count:
+        problems = [problem_for_training(rng, 6) for _ in range(AT_ONCE)]
+        prompts = [writer.prompt(problem, rng.random() < 0.5) for problem in problems]
+        stops = {writer.end, writer.end_think}
+        traces = think(network, prompts, stops, MAX_THINKING, TEMPERATURE, seed * 100_000 + len(documents))
+        documents += [_own(writer, *one, rng) for one in zip(problems, prompts, traces, strict=True)]
+        print(f"thought about {len(documents)} problems in {time.monotonic() - began:.0f} s", flush=True)
+    return documents
+
+
+def _own(writer: Writer, problem: Problem, prompt: list[int], trace: list[int], rng: random.Random) -> Document:
+    """Its own trace as a trunk of which nothing is trained, and true answers at cuts of it."""
+    cuts = [rng.randint(0, len(trace)) for _ in range(CUTS - 1)] + [len(trace)]
+    branches = [(len(prompt) + cut, *writer.branch(problem.answer, rng)) for cut in cuts]
+    return Document(prompt + trace, len(prompt) + len(trace), branches)
+
+
+def train_on(network: Network, writer: Writer, documents: list[Document], options: argparse.Namespace, step: int) -> None:
+    tools = optimizers(network, options.lr)
+    rng = random.Random(f"order:{options.seed}")
+    groups = _groups(documents, rng)
+    for number, group in enumerate(groups):
+        lr = options.lr * min(1.0, (number + 1) / 20) * (1 - number / len(groups))
+        if rng.random() < options.mix:
+            train_step(network, tools, batch(documents_for(10_000_000 + number, options.seed, writer)), lr)
+        _, branch = train_step(network, tools, batch(group), lr)
+        if number % 20 == 0:
+            print(f"{number}/{len(groups)} lr {lr:.6f} branch {branch:.4f}", flush=True)
+    folder = options.out / "calibrated"
+    folder.mkdir(exist_ok=True)
+    shutil.copy(options.out / "tokenizer.json", folder / "tokenizer.json")
+    save(folder, network, tools, step)
+
+
+def _groups(documents: list[Document], rng: random.Random) -> list[list[Document]]:
+    """Batches of documents of about one length, in random order."""
+    groups: list[list[Document]] = [[]]
+    for document in sorted(documents, key=len):
+        if groups[-1] and (len(groups[-1]) + 1) * len(document) > TOKENS_PER_STEP:
+            groups.append([])
+        groups[-1].append(document)
+    rng.shuffle(groups)
+    return groups
+
+
+if __name__ == "__main__":
+    main()
