@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 CGR := $(BIN)/cgr
 TRAIN_OUT ?= runs/train
-STEPS ?= 6500
-DECAY_FROM ?= 4500
+STEPS ?= 4400
+DECAY_FROM ?= 3000
 
-.PHONY: help setup demo test check train export model-card test-transformers clean
+.PHONY: help setup browser demo test check train export model-card test-transformers clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 20
@@ -30,22 +30,25 @@ $(VENV)/.transformers: $(VENV)/.train
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,train,transformers]'
 	touch $@
 
-demo: setup  ## watch the embedded model think, be asked, become sure, and stop
-	$(CGR) solve
+demo: setup  ## the paper's experiment in miniature, with a picture and a page to open
+	$(CGR) demo
 
 check: setup  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: check  ## ruff, mypy and every test that needs no large install
+browser:  ## Debian's chromium for the tests of the page, where it can be installed
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || echo "no chromium: the tests of the page will be skipped"
+
+test: check browser  ## ruff, mypy and every test that needs no large install
 	$(BIN)/python -m pytest -m 'not heavy'
 
 test-transformers: $(VENV)/.transformers  ## the tests that need torch and transformers
 	$(BIN)/python -m pytest -m heavy
 
 train: $(VENV)/.train  ## train the embedded model (about two hours on two cores; goes on where it stopped)
-	$(BIN)/python -m training.train --out $(TRAIN_OUT) --steps $(STEPS) --decay-from $(DECAY_FROM)
+	$(BIN)/python -m training.train --out $(TRAIN_OUT) --steps $(STEPS) --decay-from $(DECAY_FROM) --compile
 	$(BIN)/python -m training.calibrate --out $(TRAIN_OUT)
 
 export: $(VENV)/.train  ## write the trained model into the package

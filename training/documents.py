@@ -20,7 +20,9 @@ from training import tokenizer as words
 from training.thinking import think
 
 MAX_THINKING = 1100
-BRANCHES = 8
+BRANCHES = 6
+SLIPS = 0.6
+SHORT = 24  # texts up to here recur, and are encoded once
 
 
 @dataclass(frozen=True)
@@ -40,10 +42,16 @@ class Writer:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
+        self._known: dict[str, list[int]] = {}
         self.end, self.end_think = (tokenizer.token_to_id(t) for t in (words.END, words.END_THINK))
 
     def encode(self, text: str) -> list[int]:
-        return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
+        if text not in self._known:
+            ids = list(self.tokenizer.encode(text, add_special_tokens=False).ids)
+            if len(text) > SHORT:
+                return ids
+            self._known[text] = ids
+        return self._known[text]
 
     def prompt(self, problem: Problem, instructed: bool) -> list[int]:
         text = f"{problem.text}\n{words.INSTRUCTION}" if instructed else problem.text
@@ -51,7 +59,7 @@ class Writer:
 
     def document(self, problem: Problem, rng: random.Random, max_passes: int) -> Document:
         prompt = self.prompt(problem, rng.random() < 0.5)
-        parts, ended = think(problem, rng, max_passes)
+        parts, ended = think(problem, rng, max_passes, SLIPS)
         thinking = [token for part in parts for token in self.encode(part)]
         if len(thinking) > MAX_THINKING:
             thinking, ended = thinking[:MAX_THINKING], False

@@ -7,8 +7,9 @@ tokens thought past a stop are thrown away and counted.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
+from typing import Any
 
 from cgr import certainty
 from cgr.engines.base import Answered, Engine, Session
@@ -76,9 +77,9 @@ class Driver:
         self._ban_end = False
 
     async def run(self, rule: Rule, budget: int, abstention: Abstention) -> Outcome:
-        check_needs(rule, self.engine)
         loop = reason(rule, budget, abstention)
         try:
+            check_needs(rule, self.engine)
             request = next(loop)
             while True:
                 request = loop.send(await self.serve(request))
@@ -121,12 +122,16 @@ class Driver:
             self._tell(Probed(probe))
         return probe
 
-    async def _meanwhile(self, asking: object) -> Answered:
-        """The probe, while the session thinks ahead as far as the last stretch went."""
-        async with asyncio.TaskGroup() as both:
-            probing = both.create_task(asking)  # type: ignore[arg-type, var-annotated]
-            both.create_task(self.session.prefetch(self._stretch, ban_end=self._ban_end))
-        answered: Answered = probing.result()
+    async def _meanwhile(self, asking: Coroutine[Any, Any, Answered]) -> Answered:
+        """The probe, while the session thinks ahead as far as the last stretch went. Not a TaskGroup: what goes wrong must
+        come out as it is, not in a group."""
+        ahead = asyncio.create_task(self.session.prefetch(self._stretch, ban_end=self._ban_end))
+        try:
+            answered = await asking
+            await ahead
+        finally:
+            ahead.cancel()
+            await asyncio.gather(ahead, return_exceptions=True)
         return answered
 
     async def _suffix(self, ask: Ask) -> tuple[int, ...]:
@@ -150,7 +155,8 @@ class Driver:
     def _reread(self, ask: Ask, probe: Probe) -> Probe:
         """A recorded probe under this spec's aggregate; one that was cut short must still settle what is asked."""
         value = certainty.aggregate(self.spec.aggregate, probe.probabilities)
-        if probe.bound and (ask.enough is None or value >= ask.enough):
+        falls = self.spec.aggregate in certainty.FALLING
+        if probe.bound and not (falls and ask.enough is not None and value < ask.enough):
             raise NotRecorded(
                 f"The probe at token {probe.at} was cut short: its certainty is at most {value:.3g}.",
                 "Record full probabilities, or replay at the threshold it was recorded for or above.",
@@ -158,10 +164,11 @@ class Driver:
         return replace(probe, certainty=value)
 
     async def _append(self, append: Append) -> int:
-        ids = (await self.engine.encode(append.text))[: append.at_most]
+        whole = await self.engine.encode(append.text)
+        ids = whole[: append.at_most]
         await self.session.append(ids)
         self.ids += ids
-        self._tell(Thinking(append.text, forced=True))
+        self._tell(Thinking(append.text if ids == whole else await self.engine.decode(ids), forced=True))
         return len(ids)
 
     def _hear(self, text: str) -> None:

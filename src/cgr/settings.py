@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -45,8 +46,8 @@ class Settings:
         for what, value in (("interval", self.interval), ("budget", self.budget)):
             if value is not None:
                 check_at_least_one(what, value)
-        if self.temperature < 0:
-            raise UsageError(f"A temperature of {self.temperature:g} is below zero.", "Use 0 or more; 0 is greedy.")
+        if not 0 <= self.temperature < math.inf:
+            raise UsageError(f"A temperature of {self.temperature:g} is not one.", "Use 0 or more; 0 is greedy.")
         if not 0 < self.top_p <= 1:
             raise UsageError(f"A top-p of {self.top_p:g} is not a share.", "Use more than 0 and at most 1.")
         if self.rule not in known_rules():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -182,7 +183,7 @@ def find_model(model: str | None) -> Path:
 
     if model is None or model == EMBEDDED:
         return Path(str(files("cgr.model") / "embedded.gguf"))
-    if Path(model).exists():
+    if os.path.exists(model):  # unlike Path.exists, it takes a name too long for a file as one that is not there
         return Path(model)
     if is_hub_id(model):
         return download(model)

@@ -14,8 +14,16 @@ from cgr.errors import CgrError, UsageError
 
 VERBS = {
     "solve": "Answer one question, and stop thinking when sure.",
+    "demo": "A whole experiment in miniature, on the embedded model.",
+    "run": "Carry out a recipe: think, probe and report.",
+    "generate": "Make full thinking traces for every question and seed.",
+    "probe": "Ask saved traces, cut by cut, what the answer would be.",
+    "export": "Write a run's traces and probes to a file.",
+    "import": "Make a run of traces and probes that were recorded elsewhere.",
+    "report": "Score runs and write tables, figures and a page.",
     "rules": "List the stopping rules.",
 }
+MODULES = {"import": "import_"}
 
 
 class Verbs(click.Group):
@@ -27,7 +35,7 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in VERBS:
             return None
-        command: click.Command = importlib.import_module(f"cgr.cli.{name}").command
+        command: click.Command = importlib.import_module(f"cgr.cli.{MODULES.get(name, name)}").command
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:

@@ -71,15 +71,15 @@ def command(
     text, gold = _question(question, model, settings.seed)
     settings.prompt(text)
     watcher = Watcher(quiet=as_json)
-    with open_model(
-        model, overlap=settings.overlap, budget=settings.budget, threads=threads, think_tags=think_tags
-    ) as loaded:
-        watcher.begin(text, settings.fitted(loaded.engine.info), loaded.engine.info, own=gold is not None)
-        try:
-            solution = loaded.solve(text, on_event=None if as_json else watcher.see, **options)
-        except KeyboardInterrupt:
-            watcher.interrupted()
-            return 130
+    try:
+        with open_model(
+            model, overlap=settings.overlap, budget=settings.budget, threads=threads, think_tags=think_tags
+        ) as loaded:
+            watcher.begin(text, settings.fitted(loaded.engine.info), loaded.engine.info, own=gold is not None)
+            solution = loaded.solve(text, on_event=watcher.see, **options)
+    except KeyboardInterrupt:
+        watcher.interrupted()
+        return 130
     _show(solution, watcher, gold, as_json)
     return 0
 

@@ -27,6 +27,7 @@ class Capabilities:
     ban: bool = False
     verify: bool = False
     overlap: bool = False
+    thinking_logprobs: bool = False
 
     def gives(self, need: str) -> bool:
         value = getattr(self, need, False)
@@ -35,7 +36,8 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What a model says of itself. `interval`, `budget` and `max_answer_tokens` are its own wishes, where it has any."""
+    """What a model says of itself. `interval`, `budget` and `max_answer_tokens` are its own wishes, where it has any;
+    `fingerprint` tells its weights from others of the same name, where the engine sees them."""
 
     name: str
     engine: str
@@ -45,24 +47,29 @@ class ModelInfo:
     interval: int | None = None
     budget: int | None = None
     max_answer_tokens: int | None = None
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How thinking is sampled. Nothing else filters: no top-k, no min-p, no penalties."""
+    """How thinking is sampled. Nothing else filters: no top-k, no min-p, no penalties. `logprobs`: each token's raw
+    log-probability is wanted too."""
 
     temperature: float = 0.6
     top_p: float = 1.0
     seed: int = 0
+    logprobs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A stretch of thinking: its token ids, whether the model then wanted to end, and whether by end of turn."""
+    """A stretch of thinking: its token ids, whether the model then wanted to end, and whether by end of turn; where they
+    were asked for, the tokens' log-probabilities."""
 
     ids: tuple[int, ...]
     ended: bool = False
     eos: bool = False
+    logprobs: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +101,9 @@ class Session(Protocol):
 
     async def append(self, ids: Sequence[int]) -> None: ...
 
+    async def write(self, limit: int) -> str:
+        """What the model writes by itself once its thinking has ended; nothing if it ended its turn in there."""
+
     async def close(self) -> None: ...
 
 
@@ -111,8 +121,13 @@ class Engine(Protocol):
 
     async def decode(self, ids: Sequence[int]) -> str: ...
 
-    async def open(self, question: str, sampling: Sampling, *, room: int, overlap: bool = False) -> Session:
-        """A session on this question, with room for so many tokens after the prompt."""
+    async def prompt(self, question: str) -> tuple[int, ...]:
+        """The question's ids, up to and including the opened think tag."""
+
+    async def open(
+        self, question: str | Sequence[int], sampling: Sampling, *, room: int, overlap: bool = False
+    ) -> Session:
+        """A session on this question, or on the ids of a whole prompt, with room for so many tokens after it."""
 
     async def close(self) -> None: ...
 

@@ -64,7 +64,9 @@ def need_tags(found: ThinkTags | None, model: str) -> ThinkTags:
 
 def render(template: str, question: str, tags: ThinkTags, *, bos: str = "", eos: str = "") -> str:
     """The prompt up to and including the opened think tag, whether or not the template opens it by itself."""
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
     environment.globals.update(raise_exception=_refuse, strftime_now=_now)
     messages = [{"role": "user", "content": question}]
     try:
@@ -78,7 +80,7 @@ def render(template: str, question: str, tags: ThinkTags, *, bos: str = "", eos:
     return f"{text}{tags.open}\n"
 
 
-PLAIN = "{{ messages[0].content }}\n"
+PLAIN = "{{ messages[0].content }}{{ '\\n' }}"  # a new line that ends a template would be dropped
 
 
 def _refuse(message: str) -> NoReturn:

@@ -7,10 +7,12 @@ makes it pay for the tail only. Where probes overlap with thinking they have a s
 
 from __future__ import annotations
 
-import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 from cgr.engines.base import Answered, Done, OnText, Sampling, Stretch, keyed_seed
 from cgr.engines.endings import EndTag, Pair, Watch
@@ -22,7 +24,7 @@ CHUNK = 32
 
 
 class CompletionsSession:
-    """`slots`: where to think, and, if there is a second, where to probe; they go back to `free` on close."""
+    """`slots`: where to think, and, if there is a second, where to probe; `release` gives them back on close."""
 
     def __init__(
         self,
@@ -32,18 +34,21 @@ class CompletionsSession:
         tag: EndTag,
         control: frozenset[int],
         slots: Sequence[int],
-        free: asyncio.Queue[int],
+        release: Callable[[], None],
     ) -> None:
         self.wire, self.prompt, self.sampling, self.tag, self.control = wire, list(prompt), sampling, tag, control
-        self.slots, self._free = tuple(slots), free
+        self.slots, self._release = tuple(slots), release
         self.wasted = 0
         self.trace: list[int] = []
         self._ahead: deque[Pair] = deque()
+        self._logprobs: list[float] = []  # of all tokens read so far, those of the trace first
         self._watch = Watch(tag)
-        self._over = self._eos = self._closed = False
+        self._over = self._eos = self._closed = self._watched = False
 
     async def think(self, tokens: int, *, ban_end: bool = False, on_text: OnText | None = None) -> Stretch:
         taken: list[int] = []
+        start = len(self.trace)
+        self._watched = self._watched or on_text is not None
 
         def take() -> None:
             while self._ahead and len(taken) < tokens:
@@ -58,14 +63,14 @@ class CompletionsSession:
             await self._fetch(ban_end, take if on_text else None)
             take()
         ended = len(taken) < tokens
-        return Stretch(tuple(taken), ended, ended and self._eos)
+        return Stretch(tuple(taken), ended, ended and self._eos, tuple(self._logprobs[start : len(self.trace)]))
 
     async def prefetch(self, tokens: int, *, ban_end: bool = False) -> None:
         while len(self._ahead) < tokens and not self._over:
             await self._fetch(ban_end)
 
     async def _fetch(self, ban_end: bool, on_piece: Callable[[], None] | None = None) -> None:
-        """Read on to the end of the chunk that the position lies in; as a stream if somebody watches."""
+        """Read on to the end of the chunk that the position lies in."""
         pending = [token for token, _ in (*self._ahead, *self._watch.held)]
         start = len(self.trace) + len(pending)
         body = thinking_body(
@@ -76,9 +81,16 @@ class CompletionsSession:
             self.slots[0],
             self.tag.ids[:1] if ban_end else (),
         )
-        if on_piece is None and self.tag.token is not None:
+        await self._receive(body, on_piece)
+        if not self._over and len(self.trace) + len(self._ahead) + len(self._watch.held) == start:
+            raise EngineError("The server gave no tokens.", "cgr needs a server that returns token ids.")
+
+    async def _receive(self, body: dict[str, Any], on_piece: Callable[[], None] | None) -> None:
+        """As a stream if somebody watches, or has watched: what is read ahead will be shown too."""
+        if not self._watched and self.tag.token is not None:
             self._take_all(await self.wire.complete(body))
             return
+        piece: Piece | None = None
         async with self.wire.stream(body) as pieces:
             async for piece in pieces:
                 self._take(piece)
@@ -86,11 +98,12 @@ class CompletionsSession:
                     on_piece()
                 if self._over:
                     return
-        if not piece.stop:
-            raise EngineError("The server broke off in the middle of a completion.", "Start again.")
+        if piece is None or not piece.stop:
+            raise _broken_off()
 
     def _take_all(self, piece: Piece) -> None:
         """A whole completion: thinking up to the end tag; what the model wrote after it is not thinking."""
+        self._note_logprobs(piece)
         for number, token in enumerate(piece.ids):
             self._ahead += self._watch.feed(token, "")
             if self._watch.found:
@@ -100,6 +113,7 @@ class CompletionsSession:
         self._finish(piece)
 
     def _take(self, piece: Piece) -> None:
+        self._note_logprobs(piece)
         for number, token in enumerate(piece.ids):
             text = piece.text if number == len(piece.ids) - 1 else ""
             self._ahead += self._watch.feed(token, text)
@@ -109,7 +123,16 @@ class CompletionsSession:
         if piece.stop:
             self._finish(piece)
 
+    def _note_logprobs(self, piece: Piece) -> None:
+        if not self.sampling.logprobs:
+            return
+        if len(piece.tokens) != len(piece.ids):
+            raise EngineError("The server gave no log-probabilities of the thinking.", "Leave --logprobs out.")
+        self._logprobs += [token.logprob for token in piece.tokens]
+
     def _finish(self, piece: Piece) -> None:
+        if not piece.stop:
+            raise _broken_off()
         if piece.truncated:
             raise DoesNotFit("The model's context is full.", "Lower the budget, or use a model with more context.")
         eos = piece.stop == "eos"
@@ -120,7 +143,7 @@ class CompletionsSession:
     async def probe(self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = ()) -> Answered:
         began = time.perf_counter()
         tokens: list[Token] = []
-        ended, cached, prefilled = False, 0, 0
+        ended, over, cached, prefilled = False, False, 0, 0
         body = probe_body([*self.prompt, *self.trace, *suffix], limit, self.slots[-1])
         async with self.wire.stream(body) as pieces:
             async for piece in pieces:
@@ -128,8 +151,11 @@ class CompletionsSession:
                 fresh = list(piece.tokens)
                 ended = any(token.id in self.control for token in fresh)
                 tokens += [token for token in fresh if token.id not in self.control]
-                if ended or piece.stop or (fresh and done(tokens)):
+                over = ended or piece.stop is not None or (bool(fresh) and done(tokens))
+                if over:
                     break
+        if not over:
+            raise _broken_off()
         if not tokens and not ended:
             raise EngineError("The server gave no log-probabilities.", "cgr needs a server that returns them.")
         return Answered(tuple(tokens), ended, prefilled, cached, time.perf_counter() - began)
@@ -140,12 +166,27 @@ class CompletionsSession:
         self._ahead.clear()
         self._watch = Watch(self.tag)
         self._over = self._eos = False
+        if self.sampling.logprobs:  # nobody sampled these, so they have none
+            self._logprobs = [*self._logprobs[: len(self.trace)], *(math.nan for _ in ids)]
         self.trace += ids
+
+    async def write(self, limit: int) -> str:
+        """Sampled as the thinking is, from a seed of its own; stopped by the end of turn, the limit or the context."""
+        if self._eos:
+            return ""
+        start = [*self.trace, *self.tag.ids]
+        seed = keyed_seed(self.sampling.seed, len(start))
+        sampling = replace(self.sampling, logprobs=False)
+        body = thinking_body([*self.prompt, *start], limit, sampling, seed, self.slots[0])
+        return (await self.wire.complete(body)).text
 
     async def close(self) -> None:
         if self._closed:
             return
         self._closed = True
         self.wasted += len(self._ahead)
-        for slot in self.slots:
-            self._free.put_nowait(slot)
+        self._release()
+
+
+def _broken_off() -> EngineError:
+    return EngineError("The server broke off in the middle of a completion.", "Start again.")

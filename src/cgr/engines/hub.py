@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cgr.errors import ModelNotFound, UsageError
 
-HUB_ID = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+?)(?:/(?P<file>[^:]+\.gguf)|:(?P<quant>[\w.-]+))?")
+HUB_ID = re.compile(r"(?P<repo>\w[\w.-]*/\w[\w.-]*?)(?:/(?P<file>[^:]+\.gguf)|:(?P<quant>[\w.-]+))?")
 PREFERRED = (
     "Q8_0",
     "F16",
@@ -56,10 +56,10 @@ def _files(repo: str) -> list[str]:
 
 def _failures() -> tuple[type[Exception], ...]:
     """What the hub's library raises when it cannot reach or find something; which client it uses depends on its version."""
-    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 
     clients = [importlib.import_module(name) for name in ("httpx", "httpx2") if importlib.util.find_spec(name)]
-    return (HfHubHTTPError, OfflineModeIsEnabled, OSError, *(client.HTTPError for client in clients))
+    return (HfHubHTTPError, HFValidationError, OfflineModeIsEnabled, OSError, *(client.HTTPError for client in clients))
 
 
 def choose(name: str, files: list[str], quant: str | None) -> str:

@@ -6,10 +6,12 @@ The server ends with the process, however that ends. Nobody without the key can 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     import xllamacpp
 
 NAME = "llama.cpp"
+REMEMBERED = 256  # characters
+SAMPLE = 2**23  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +47,10 @@ class LlamaOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Connection:
-    """What belongs to one event loop: a client, and the slots that are free."""
+    """What belongs to one event loop: a client, and the slots that are free, in the groups that sessions take."""
 
     wire: Wire
-    free: asyncio.Queue[int]
+    free: asyncio.Queue[tuple[int, ...]]
 
 
 class LlamaEngine:
@@ -62,7 +66,7 @@ class LlamaEngine:
         self._encoded: dict[str, tuple[int, ...]] = {}
         control = head.control_ids
         self._control = frozenset(control.values()) - {control.get(self.tags.open, -1)}
-        self.capabilities = Capabilities("top-k", True, True, True, overlap=options.overlap)
+        self.capabilities = Capabilities("top-k", True, True, True, overlap=options.overlap, thinking_logprobs=True)
         self.info = ModelInfo(
             name=options.name or head.name,
             engine=NAME,
@@ -72,12 +76,17 @@ class LlamaEngine:
             interval=head.interval,
             budget=head.budget,
             max_answer_tokens=head.max_answer_tokens,
+            fingerprint=fingerprint(path),
         )
 
     async def encode(self, text: str) -> tuple[int, ...]:
-        if text not in self._encoded:
-            self._encoded[text] = await self._here().wire.tokenize(text)
-        return self._encoded[text]
+        """Short texts are remembered: tags and prefixes come again and again, whole traces do not."""
+        if text in self._encoded:
+            return self._encoded[text]
+        ids = await self._here().wire.tokenize(text)
+        if len(text) <= REMEMBERED:
+            self._encoded[text] = ids
+        return ids
 
     async def decode(self, ids: Sequence[int]) -> str:
         return await self._here().wire.detokenize(ids) if ids else ""
@@ -91,8 +100,10 @@ class LlamaEngine:
         doubled = bool(bos) and text.startswith(bos)
         return await self._here().wire.tokenize(text, add_special=not doubled)
 
-    async def open(self, question: str, sampling: Sampling, *, room: int, overlap: bool = False) -> CompletionsSession:
-        prompt = await self.prompt(question)
+    async def open(
+        self, question: str | Sequence[int], sampling: Sampling, *, room: int, overlap: bool = False
+    ) -> CompletionsSession:
+        prompt = await self.prompt(question) if isinstance(question, str) else tuple(question)
         if len(prompt) + room > self._context:
             raise DoesNotFit(
                 f"The question takes {len(prompt)} tokens and {room} more are asked for, but the context has "
@@ -101,8 +112,10 @@ class LlamaEngine:
             )
         here = self._here()
         tag = EndTag(self.tags.close, await self.encode(self.tags.close))
-        slots = [await here.free.get() for _ in range(2 if overlap else 1)]
-        return CompletionsSession(here.wire, prompt, sampling, tag, self._control, slots, here.free)
+        slots = await here.free.get()
+        release = partial(here.free.put_nowait, slots)
+        used = slots if overlap else slots[:1]
+        return CompletionsSession(here.wire, prompt, sampling, tag, self._control, used, release)
 
     async def close(self) -> None:
         """Close this loop's connections; the server goes when the engine does."""
@@ -113,11 +126,23 @@ class LlamaEngine:
     def _here(self) -> _Connection:
         loop = asyncio.get_running_loop()
         if loop not in self._connections:
-            free: asyncio.Queue[int] = asyncio.Queue()
-            for slot in range(self._slots):
-                free.put_nowait(slot)
+            free: asyncio.Queue[tuple[int, ...]] = asyncio.Queue()
+            each = self._slots // self.options.sessions
+            for first in range(0, self._slots, each):
+                free.put_nowait(tuple(range(first, first + each)))
             self._connections[loop] = _Connection(Wire(self._server.listening_address, self._key), free)
         return self._connections[loop]
+
+
+def fingerprint(path: Path) -> str:
+    """Tells these weights from others: the size, and three samples, which are all of a small file."""
+    size = path.stat().st_size
+    digest = hashlib.blake2b(str(size).encode(), digest_size=8)
+    with path.open("rb") as file:
+        for start in sorted({0, max(size // 2 - SAMPLE // 2, 0), max(size - SAMPLE, 0)}):
+            file.seek(start)
+            digest.update(file.read(SAMPLE))
+    return digest.hexdigest()
 
 
 def _threads(asked: int | None) -> int:

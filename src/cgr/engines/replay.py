@@ -30,7 +30,12 @@ class ReplayEngine:
         """The recorded text, as far as it can be told apart."""
         return self.trace.text if len(ids) == len(self.trace.ids) else ""
 
-    async def open(self, question: str, sampling: Sampling, *, room: int = 0, overlap: bool = False) -> ReplaySession:
+    async def prompt(self, question: str) -> tuple[int, ...]:
+        return self.trace.prompt_ids
+
+    async def open(
+        self, question: str | Sequence[int], sampling: Sampling, *, room: int = 0, overlap: bool = False
+    ) -> ReplaySession:
         return ReplaySession(self)
 
     async def close(self) -> None:
@@ -68,6 +73,9 @@ class ReplaySession:
 
     async def append(self, ids: Sequence[int]) -> None:
         raise self._missing("thinking that was forced on")
+
+    async def write(self, limit: int) -> str:
+        raise self._missing("what the model wrote by itself")
 
     async def close(self) -> None:
         return None

@@ -39,7 +39,12 @@ class ScriptedEngine:
         words = list(self._words)
         return "".join(f"{words[i]} " for i in ids)
 
-    async def open(self, question: str, sampling: Sampling, *, room: int = 0, overlap: bool = False) -> ScriptedSession:
+    async def prompt(self, question: str) -> tuple[int, ...]:
+        return await self.encode(question)
+
+    async def open(
+        self, question: str | Sequence[int], sampling: Sampling, *, room: int = 0, overlap: bool = False
+    ) -> ScriptedSession:
         return ScriptedSession(self)
 
     async def close(self) -> None:
@@ -53,13 +58,16 @@ class ScriptedSession:
 
     async def think(self, tokens: int, *, ban_end: bool = False, on_text: OnText | None = None) -> Stretch:
         self.engine.log.append(f"think {tokens}" + (" ban" if ban_end else ""))
-        rest = self.engine.thinking[self.script_at :]
-        if ban_end:
-            rest = tuple(word for word in rest if word not in (END, EOS))
-        words = tuple(takewhile(lambda word: word not in (END, EOS), rest[:tokens]))
-        ending = rest[len(words)] if len(words) < min(tokens, len(rest)) else None
+        words: list[str] = []
+        ending: str | None = None
+        while len(words) < tokens and self.script_at < len(self.engine.thinking) and ending is None:
+            word = self.engine.thinking[self.script_at]
+            self.script_at += 1
+            if word not in (END, EOS):
+                words.append(word)
+            elif not ban_end:
+                ending = word
         self.at += len(words)
-        self.script_at += len(words) + (ending is not None)
         self._ahead = max(self._ahead - len(words), 0)
         ids = tuple(map(self.engine.id_of, words))
         if on_text:
@@ -92,6 +100,11 @@ class ScriptedSession:
     async def append(self, ids: Sequence[int]) -> None:
         self.engine.log.append(f"append {len(ids)}")
         self.at += len(ids)
+
+    async def write(self, limit: int) -> str:
+        """The words of the script that follow the end of thinking."""
+        rest = takewhile(lambda word: word != EOS, self.engine.thinking[self.script_at :][:limit])
+        return " ".join(rest)
 
     async def close(self) -> None:
         self.wasted += self._ahead

@@ -8,7 +8,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
@@ -17,6 +17,7 @@ from cgr.errors import DoesNotFit, EngineError
 from cgr.records import Token
 
 TOP = 5
+T = TypeVar("T")
 TRIES, PAUSE = 4, 0.05
 HUNG_UP = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, httpx.ConnectError)
 
@@ -45,15 +46,15 @@ class Wire:
 
     async def tokenize(self, text: str, *, add_special: bool = False) -> tuple[int, ...]:
         body = {"content": text, "add_special": add_special, "parse_special": True}
-        return tuple((await self.post("/tokenize", body))["tokens"])
+        return tuple(_field(await self.post("/tokenize", body), "tokens", list))
 
     async def detokenize(self, ids: Sequence[int]) -> str:
-        return str((await self.post("/detokenize", {"tokens": list(ids)}))["content"])
+        return _field(await self.post("/detokenize", {"tokens": list(ids)}), "content", str)
 
     async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         try:
             return _read(await self._send(path, body))
-        except (httpx.HTTPError, json.JSONDecodeError) as error:
+        except httpx.HTTPError as error:
             raise _lost(error) from error
 
     async def _send(self, path: str, body: dict[str, Any], *, stream: bool = False) -> httpx.Response:
@@ -94,7 +95,8 @@ class Wire:
 def thinking_body(
     prompt: Sequence[int], count: int, sampling: Sampling, seed: int, slot: int, banned: Sequence[int] = ()
 ) -> dict[str, Any]:
-    return {
+    logprobs = {"n_probs": 1} if sampling.logprobs else {}
+    return logprobs | {
         "prompt": list(prompt),
         "n_predict": count,
         "temperature": sampling.temperature,
@@ -129,19 +131,39 @@ async def _pieces(response: httpx.Response) -> AsyncIterator[Piece]:
 
 def _json(data: bytes) -> dict[str, Any]:
     try:
-        value: dict[str, Any] = json.loads(data)
+        value = json.loads(data)
     except ValueError as error:
         raise EngineError("The server sent something that is not JSON.", "Is it a completions server?") from error
+    if not isinstance(value, dict):
+        raise _strange()
     return value
+
+
+def _field(data: dict[str, Any], name: str, kind: type[T]) -> T:
+    value = data.get(name)
+    if not isinstance(value, kind):
+        raise _strange()
+    return value
+
+
+def _strange() -> EngineError:
+    return EngineError("The server sent JSON that is not a completion's.", "Is it a completions server?")
 
 
 def _piece(data: dict[str, Any], decoder: codecs.IncrementalDecoder | None = None) -> Piece:
     if "error" in data:
         raise _failure(data)
+    try:
+        return _read_piece(data, decoder)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _strange() from error
+
+
+def _read_piece(data: dict[str, Any], decoder: codecs.IncrementalDecoder | None) -> Piece:
     timings = data.get("timings", {})
     return Piece(
-        ids=tuple(data.get("tokens", ())),
-        text=data.get("content", ""),
+        ids=tuple(map(int, data.get("tokens", ()))),
+        text=str(data.get("content", "")),
         tokens=tuple(_token(one, decoder) for one in data.get("completion_probabilities", ())),
         cached=timings.get("cache_n", 0),
         prefilled=timings.get("prompt_n", 0),
@@ -154,11 +176,11 @@ def _token(data: dict[str, Any], decoder: codecs.IncrementalDecoder | None) -> T
     raw = bytes(data["bytes"])
     text = decoder.decode(raw) if decoder else raw.decode("utf-8", errors="replace")
     top = tuple((one["id"], one["logprob"]) for one in data["top_logprobs"])
-    return Token(data["id"], text, data["logprob"], top)
+    return Token(int(data["id"]), text, float(data["logprob"]), top)
 
 
 def _read(response: httpx.Response) -> dict[str, Any]:
-    data: dict[str, Any] = response.json()
+    data = _json(response.content)
     if response.is_error:
         raise _failure(data)
     return data

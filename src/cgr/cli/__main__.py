@@ -1,0 +1,3 @@
+from cgr.cli import main
+
+main()

@@ -1,0 +1,62 @@
+"""`cgr run`: a whole experiment from a file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cgr.cli.report import check_installed
+from cgr.errors import UsageError
+
+if TYPE_CHECKING:
+    from cgr.lab.recipes import Recipe
+
+
+@click.command("run")
+@click.argument("recipe", type=click.Path(path_type=Path))
+@click.option("--dry-run", is_flag=True, help="Print the plan and do nothing: no model, no data set.")
+@click.option("--out", type=click.Path(path_type=Path), help="The run's folder.  [default: runs/NAME-OF-THE-RECIPE]")
+@click.option("--model", help="A .gguf file, a hub id or `embedded`, in place of the recipe's model.")
+@click.option("--seeds", type=int, help="Traces for each question.  [default: the recipe's]")
+@click.option("--limit", type=int, help="The first so many questions only.  [default: the recipe's]")
+@click.option("--tokens-per-second", type=float, help="For the plan's estimate of time.  [default: the recipe's]")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end and nothing else.")
+def command(
+    recipe: Path,
+    dry_run: bool,
+    out: Path | None,
+    model: str | None,
+    tokens_per_second: float | None,
+    as_json: bool,
+    **options: int | None,
+) -> int:
+    """Carry out a RECIPE, such as recipes/embedded.toml: generate, probe and report.
+
+    Interrupted at any moment, the same command goes on where it stopped. docs/recipes.md says what a recipe holds.
+    """
+    check_installed("numpy", "matplotlib")
+    from cgr.cli.experiment import conduct
+    from cgr.lab.recipes import read_recipe
+
+    if tokens_per_second is not None and not dry_run:
+        raise UsageError("--tokens-per-second is for the plan.", "Add --dry-run, or leave it out.")
+    changed = _changed(read_recipe(recipe), model, tokens_per_second=tokens_per_second, **options)
+    if dry_run:
+        _show_plan(changed, out, as_json)
+        return 0
+    return conduct(changed, out or changed.folder, as_json=as_json)
+
+
+def _changed(recipe: Recipe, model: str | None, **options: Any) -> Recipe:
+    given = {name: value for name, value in options.items() if value is not None}
+    return replace(recipe.with_model(model) if model is not None else recipe, **given)
+
+
+def _show_plan(recipe: Recipe, out: Path | None, as_json: bool) -> None:
+    from cgr.lab.forecast import forecast, in_lines
+
+    plan = forecast(recipe, out)
+    click.echo(plan.to_json() if as_json else "\n".join(in_lines(plan)))

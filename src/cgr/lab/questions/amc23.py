@@ -1,0 +1,14 @@
+"""AMC 12, 2023: 40 problems without their choices. The answers are numbers, some above 999 and one negative.
+
+Mathematical Association of America: American Mathematics Competitions, 2023. On the hub as `math-ai/amc23`.
+"""
+
+from cgr.lab.questions.source import Fields, Source
+
+SOURCE = Source(
+    name="amc23",
+    repo="math-ai/amc23",
+    split="test",
+    format="number",
+    fields=Fields(text="question", gold="answer", id="id"),
+)

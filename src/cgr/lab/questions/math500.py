@@ -1,0 +1,15 @@
+"""MATH-500: 500 problems of the MATH test set, answers in LaTeX.
+
+Hendrycks et al.: Measuring Mathematical Problem Solving With the MATH Dataset (NeurIPS 2021); the subset is that of
+Lightman et al.: Let's Verify Step by Step (ICLR 2024). On the hub as `HuggingFaceH4/MATH-500`.
+"""
+
+from cgr.lab.questions.source import Fields, Source
+
+SOURCE = Source(
+    name="math500",
+    repo="HuggingFaceH4/MATH-500",
+    split="test",
+    format="math",
+    fields=Fields(text="problem", gold="answer", id="unique_id"),
+)

@@ -1,0 +1,179 @@
+"""From rows to questions: find the fields, read the cells, settle the answer format, refuse what is wrong by its line."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+from typing import Any
+
+from cgr.errors import UnknownName, UsageError
+from cgr.lab.answers import FORMATS, clean_gold
+from cgr.lab.questions.source import Fields, Row
+from cgr.records import AnswerFormat, Question
+
+GUESSES = {
+    "text": ("problem", "question", "text", "prompt"),
+    "gold": ("gold", "answer", "gold_answer", "final_answer", "expected_answer", "target", "solution"),
+    "id": ("id", "question_id", "unique_id", "record_id"),
+    "format": ("format", "answer_format"),
+}
+LONGEST_NUMBER = 400
+CHOICE = re.compile(r"[A-J]")  # what is taken for a choice without being told
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A question before the format of its answer is settled."""
+
+    row: Row
+    id: str
+    text: str
+    gold: str | None
+    format: AnswerFormat | None
+
+
+def columns_of(rows: Iterable[Row]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row.values))
+
+
+def find_fields(rows: Sequence[Row], named: Mapping[str, str]) -> Fields:
+    """The fields that were named, and for the rest those whose names say what they are."""
+    columns = columns_of(rows)
+    for role, column in named.items():
+        if role not in GUESSES:
+            raise UnknownName.among("part of a question", role, GUESSES)
+        if column not in columns:
+            raise UnknownName.among("field", column, columns)
+    found = {role: named.get(role) or _guess(role, columns, rows) for role in GUESSES}
+    text = found.pop("text")
+    if text is None:
+        raise UsageError(
+            f"No field of {rows[0].where.split(',')[0]} looks like the question.",
+            f"Name it, as in text=FIELD. Its fields: {', '.join(columns)}.",
+        )
+    return Fields(text, **found)
+
+
+def _guess(role: str, columns: Iterable[str], rows: Sequence[Row]) -> str | None:
+    by_name = {column.strip().lower().replace(" ", "_"): column for column in columns}
+    for name in GUESSES[role]:
+        column = by_name.get(name)
+        if column is not None and any(_fits(role, row.values.get(column)) for row in rows):
+            return column
+    return None
+
+
+def _fits(role: str, value: Any) -> bool:
+    """Whether a value speaks for this guess: `problem: 7` is a number in a list, not the text of a problem."""
+    if role == "text":
+        return isinstance(value, str) and bool(value.strip())
+    return value in FORMATS if role == "format" else value is not None
+
+
+def to_questions(
+    rows: Sequence[Row], fields: Fields, name: str, format: AnswerFormat | None, allow_missing: bool
+) -> tuple[Question, ...]:
+    """Every row as a question. `format` overrides what rows say themselves; where neither does, the golds tell it."""
+    drafts = [_draft(row, fields, f"{name}-{number}") for number, row in enumerate(rows, start=1)]
+    _refuse_twins(drafts)
+    if not allow_missing:
+        _refuse_gaps(drafts)
+    common = format or guess_format([draft.gold for draft in drafts if draft.gold is not None])
+    return tuple(_finish(draft, format or draft.format or common) for draft in drafts)
+
+
+def _draft(row: Row, fields: Fields, number: str) -> Draft:
+    cells = {role: _cell(row, column) for role, column in asdict(fields).items()}
+    text, gold, form = cells["text"], cells["gold"], cells["format"]
+    if text is None:
+        raise row.refuse(f"the question ({fields.text!r}) is missing or empty.", "Every row needs one.")
+    if form is not None and form not in FORMATS:
+        raise row.refuse(f"there is no answer format {form!r}.", f"Known: {', '.join(FORMATS)}.")
+    known: AnswerFormat | None = next((one for one in FORMATS if one == form), None)
+    return Draft(row, cells["id"] or number, text, None if gold is None else final_part(gold), known)
+
+
+def _cell(row: Row, column: str | None) -> str | None:
+    """A cell as text, None if nothing is there."""
+    value = None if column is None else row.values.get(column)
+    if isinstance(value, list | tuple) and len(value) == 1:
+        value = value[0]
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
+        raise row.refuse(
+            f"the field {column!r} holds {type(value).__name__}, not a text or a number.", "Name another field."
+        )
+    text = value.strip() if isinstance(value, str) else _number(row, value)
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        raise row.refuse(f"the field {column!r} holds half a character (a lone surrogate).", "Repair the file.")
+    return text or None
+
+
+def _number(row: Row, value: float | Decimal) -> str:
+    """A number without an exponent, and without a fraction of zero: `27.0` is how some files write 27."""
+    exact = Decimal(str(value))
+    if not exact.is_finite() or abs(exact.adjusted()) > LONGEST_NUMBER:
+        raise row.refuse(f"the number {value} is out of all bounds.", "Check the file.")
+    return str(int(exact)) if exact == exact.to_integral_value() else format(exact, "f")
+
+
+def final_part(gold: str) -> str:
+    """The answer at the end of a worked solution: after `####`, or in the last box; else the text itself."""
+    if "####" in gold:
+        return gold.rpartition("####")[2].strip()
+    start = gold.rfind("\\boxed{")
+    if start < 0:
+        return gold
+    inside, depth = gold[start + len("\\boxed{") :], 1
+    for index, char in enumerate(inside):
+        depth += (char == "{") - (char == "}")
+        if depth == 0:
+            return inside[:index].strip()
+    return gold
+
+
+def _refuse_twins(drafts: Iterable[Draft]) -> None:
+    seen: dict[str, Draft] = {}
+    for draft in drafts:
+        if twin := seen.get(draft.id):
+            raise draft.row.refuse(f"the id {draft.id!r} is already that of {twin.row.where}.", "Give each its own id.")
+        seen[draft.id] = draft
+
+
+def _refuse_gaps(drafts: Sequence[Draft]) -> None:
+    """No golds at all is a choice; some golds are an accident."""
+    gaps = [draft for draft in drafts if draft.gold is None]
+    if gaps and len(gaps) < len(drafts):
+        raise gaps[0].row.refuse(
+            f"there is no gold answer, and so in {len(gaps)} of {len(drafts)} rows.",
+            "Fill it in, take all golds out, or allow missing golds.",
+        )
+
+
+def guess_format(golds: Sequence[str]) -> AnswerFormat:
+    """The narrowest format that holds them all."""
+    if not golds:
+        return "math"
+    if all(_in_range(clean_gold(gold, "integer")) for gold in golds):
+        return "integer"
+    if all(clean_gold(gold, "number") for gold in golds):
+        return "number"
+    return "choice" if all(CHOICE.fullmatch(gold) for gold in golds) else "math"
+
+
+def _in_range(whole: str | None) -> bool:
+    return whole is not None and 0 <= int(whole) <= 999
+
+
+def _finish(draft: Draft, format: AnswerFormat) -> Question:
+    if draft.gold is None:
+        return Question(draft.id, draft.text, None, format)
+    gold = clean_gold(draft.gold, format)
+    if gold is None or (format == "integer" and not _in_range(gold)):
+        wanted = "an integer 0..999" if format == "integer" else f"of the format {format!r}"
+        raise draft.row.refuse(f"the gold {draft.gold!r} is not {wanted}.", "Correct it, or choose another answer format.")
+    return Question(draft.id, draft.text, gold, format)

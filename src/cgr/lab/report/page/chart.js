@@ -1,0 +1,194 @@
+// A small chart: two axes, a few marks, and a reading of the nearest place under a pointer or the arrow keys.
+
+const MARGIN = { top: 12, right: 14, bottom: 40, left: 52 };
+
+function scale([from, to], [start, end]) {
+  const span = to - from || 1;
+  const map = (value) => start + ((value - from) / span) * (end - start);
+  map.invert = (place) => from + ((place - start) / (end - start)) * span;
+  return map;
+}
+
+// Round numbers that cover a span in about so many steps.
+function ticks(from, to, wanted = 5) {
+  if (!(to > from)) return [from];
+  const rough = (to - from) / wanted, power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 2.5, 5, 10].map((n) => n * power).find((n) => n >= rough * 0.999);
+  const found = [];
+  for (let n = Math.ceil(from / step - 1e-9); n * step <= to + step * 1e-9; n++) found.push(Number((n * step).toPrecision(12)));
+  return found;
+}
+
+// A span around these values, with a little air; never empty.
+function around(values, { least = 0, floor = -Infinity, ceiling = Infinity } = {}) {
+  let low = Infinity, high = -Infinity;
+  for (const value of values) {
+    if (value === null) continue;
+    low = Math.min(low, value);
+    high = Math.max(high, value);
+  }
+  if (low > high) return [0, 1];
+  const air = Math.max((high - low) * 0.08, (least - (high - low)) / 2, 1e-9);
+  return [Math.max(floor, low - air), Math.min(ceiling, high + air)];
+}
+
+// Widths are measured once: asking between two drawings would make the browser lay out the page each time.
+const widths = new Map();
+
+function widthOf(host) {
+  if (!widths.has(host)) widths.set(host, Math.max(240, Math.round(host.clientWidth || 480)));
+  return widths.get(host);
+}
+
+function measure() {
+  widths.clear();
+  document.querySelectorAll(".plot").forEach(widthOf);
+}
+
+class Chart {
+  constructor(host, { height = 260, x, y, label, margin = {} }) {
+    this.host = host;
+    this.width = widthOf(host);
+    this.height = height;
+    this.margin = { ...MARGIN, ...margin };
+    const { left, right, top, bottom } = this.margin;
+    this.x = scale(x.domain, [left, this.width - right]);
+    this.y = scale(y.domain, [height - bottom, top]);
+    this.axes = { x, y };
+    this.root = svg("svg", { viewBox: `0 0 ${this.width} ${height}`, role: "img", "aria-label": label, class: "chart" });
+    this.back = this.add(svg("g", { class: "axes", "aria-hidden": "true" }));
+    this.drawX(x);
+    this.drawY(y);
+  }
+
+  add(element) {
+    this.root.append(element);
+    return element;
+  }
+
+  drawX(axis) {
+    const base = this.height - this.margin.bottom;
+    const wanted = Math.max(2, Math.floor((this.width - this.margin.left) / (axis.room ?? 62)));
+    for (const value of axis.ticks ?? ticks(...axis.domain, wanted)) {
+      const place = this.x(value);
+      this.back.append(
+        svg("line", { x1: place, x2: place, y1: base, y2: base + 4, class: "tick" }),
+        svg("text", { x: place, y: base + 17, "text-anchor": "middle" }, axis.format(value)),
+      );
+    }
+    this.back.append(svg("line", { x1: this.margin.left, x2: this.width - this.margin.right, y1: base, y2: base, class: "base" }));
+    const middle = (this.margin.left + this.width - this.margin.right) / 2;
+    this.back.append(svg("text", { x: middle, y: this.height - 5, "text-anchor": "middle", class: "title" }, axis.title ?? ""));
+  }
+
+  drawY(axis) {
+    for (const value of axis.ticks ?? ticks(...axis.domain, Math.max(2, Math.floor(this.height / 56)))) {
+      const place = this.y(value);
+      this.back.append(
+        svg("line", { x1: this.margin.left, x2: this.width - this.margin.right, y1: place, y2: place, class: "grid" }),
+        svg("text", { x: this.margin.left - 8, y: place + 4, "text-anchor": "end" }, axis.format(value)),
+      );
+    }
+  }
+
+  line(points, name, { step = false } = {}) {
+    const known = points.filter(([, value]) => value !== null);
+    if (!known.length) return;
+    let path = "";
+    known.forEach(([x, y], i) => {
+      const [px, py] = [this.x(x).toFixed(1), this.y(y).toFixed(1)];
+      path += i === 0 ? `M${px} ${py}` : step ? `H${px}V${py}` : `L${px} ${py}`;
+    });
+    this.add(svg("path", { d: path, class: `line ${name}` }));
+    if (known.length === 1) this.dot(known[0], name);
+  }
+
+  band(points, name) {
+    const known = points.filter(([, span]) => span !== null);
+    if (known.length < 2) return;
+    const up = known.map(([x, [, high]]) => `${this.x(x).toFixed(1)} ${this.y(high).toFixed(1)}`);
+    const down = known.reverse().map(([x, [low]]) => `${this.x(x).toFixed(1)} ${this.y(low).toFixed(1)}`);
+    this.add(svg("path", { d: `M${[...up, ...down].join("L")}Z`, class: `band ${name}` }));
+  }
+
+  dot([x, y], name, radius = 3.2) {
+    this.add(svg("circle", { cx: this.x(x).toFixed(1), cy: this.y(y).toFixed(1), r: radius, class: `dot ${name}` }));
+  }
+
+  // The place that the controls point at.
+  mark([x, y], text) {
+    const [px, py] = [this.x(x), this.y(y)];
+    this.add(svg("circle", { cx: px, cy: py, r: 10, class: "halo" }));
+    this.add(svg("circle", { cx: px, cy: py, r: 5, class: "dot now" }));
+    const left = px > this.width * 0.6, below = py < this.margin.top + 24;
+    const [dx, anchor] = left ? [-13, "end"] : [13, "start"];
+    this.add(svg("text", { x: px + dx, y: py + (below ? 18 : -8), "text-anchor": anchor, class: "note" }, text));
+  }
+
+  across(value, text, name = "rule") {
+    const place = this.y(value), right = this.width - this.margin.right;
+    this.add(svg("line", { x1: this.margin.left, x2: right, y1: place, y2: place, class: name }));
+    if (text) this.add(svg("text", { x: this.margin.left + 4, y: place - 5, class: "note" }, text));
+  }
+
+  down(value, name = "rule") {
+    const place = this.x(value);
+    this.add(svg("line", { x1: place, x2: place, y1: this.margin.top, y2: this.height - this.margin.bottom, class: name }));
+  }
+
+  bar(x, width, from, to, name) {
+    const [a, b] = [this.y(from), this.y(to)];
+    const height = Math.max(Math.abs(a - b), from === to ? 0 : 1);
+    return this.add(svg("rect", { x: this.x(x), y: Math.min(a, b), width: this.x(x + width) - this.x(x), height, class: name }));
+  }
+
+  // `read(index)` says in a line what stands at places[index].
+  show(places, read) {
+    this.host.replaceChildren(this.root);
+    if (places?.length) attachReading(this, places, read);
+  }
+}
+
+function attachReading(chart, places, read) {
+  const { root, host } = chart;
+  const cursor = chart.add(svg("line", { y1: chart.margin.top, y2: chart.height - chart.margin.bottom, class: "cursor" }));
+  const say = make("p", { class: "reading", role: "status" });
+  host.append(say);
+  let at = -1;
+  const go = (index) => {
+    at = index;
+    host.classList.toggle("is-reading", at >= 0);
+    if (at < 0) return;
+    const x = chart.x(places[at]);
+    cursor.setAttribute("x1", x);
+    cursor.setAttribute("x2", x);
+    say.textContent = read(at);
+  };
+  root.setAttribute("tabindex", "0");
+  root.addEventListener("pointermove", (event) => {
+    const box = root.getBoundingClientRect();
+    const value = chart.x.invert(((event.clientX - box.left) / box.width) * chart.width);
+    go(nearest(places, value));
+  });
+  root.addEventListener("pointerleave", () => go(-1));
+  root.addEventListener("blur", () => go(-1));
+  root.addEventListener("keydown", (event) => {
+    const move = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!move) return;
+    event.preventDefault();
+    go(Math.max(0, Math.min(places.length - 1, at < 0 ? (move > 0 ? 0 : places.length - 1) : at + move)));
+  });
+}
+
+function nearest(places, value) {
+  let best = 0;
+  places.forEach((place, i) => {
+    if (Math.abs(place - value) < Math.abs(places[best] - value)) best = i;
+  });
+  return best;
+}
+
+// In place of a figure that would say nothing.
+function sayInstead(host, sentence) {
+  host.replaceChildren(make("p", { class: "instead" }, sentence));
+}

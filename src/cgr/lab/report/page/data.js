@@ -1,0 +1,89 @@
+// From the columns inside the page to runs: a trace knows its question, its seed, and where its probes lie in the columns.
+
+const CLOSED = 1, RIGHT = 2, BOUND = 4, NATURAL = 1, EOS = 2, GRADED = 4;
+
+function readJson(id) {
+  const element = document.getElementById(id);
+  return element ? JSON.parse(element.textContent) : null;
+}
+
+function openRun(raw, number) {
+  const { info, questions, seeds, answers, probes, finals, report } = raw;
+  const run = { number, info, questions, seeds, answers, probes, finals, report, hasTexts: raw.texts };
+  run.spent = runningSum(probes.decoded);
+  run.traces = openTraces(run, raw.traces);
+  run.budget = run.traces.reduce((most, trace) => Math.max(most, trace.budget), 1);
+  run.interval = info.interval >= 1 ? info.interval : Math.max(1, Math.floor(run.budget / 32));
+  run.graded = run.traces.filter((trace) => trace.graded).length;
+  run.steps = stepsBelow(run.budget, run.interval);
+  run.budgets = [...replayable(run), run.budget];
+  run.undecided = undecidedBelow(run);
+  return run;
+}
+
+function openTraces(run, columns) {
+  let from = 0;
+  return columns.question.map((question, index) => {
+    const to = from + columns.probes[index];
+    const trace = {
+      index, question, from, to,
+      seed: columns.seed[index],
+      tokens: columns.tokens[index],
+      budget: columns.budget[index],
+      graded: (columns.flags[index] & GRADED) > 0,
+      natural: (columns.flags[index] & NATURAL) > 0,
+      eos: (columns.flags[index] & EOS) > 0,
+      rises: risingProbes(run.probes, from, to),
+    };
+    from = to;
+    return trace;
+  });
+}
+
+// The closed probes that were surer than all closed ones before them: whatever the threshold, one of these is the stop.
+function risingProbes(probes, from, to) {
+  const rises = [];
+  let best = -1;
+  for (let i = from; i < to; i++) {
+    if (probes.flags[i] & CLOSED && probes.certainty[i] > best) {
+      best = probes.certainty[i];
+      rises.push(i);
+    }
+  }
+  return rises;
+}
+
+function runningSum(values) {
+  const sums = new Float64Array(values.length + 1);
+  for (let i = 0; i < values.length; i++) sums[i + 1] = sums[i] + values[i];
+  return sums;
+}
+
+function stepsBelow(budget, interval) {
+  const steps = [];
+  for (let at = interval; at < budget; at += interval) steps.push(at);
+  return steps;
+}
+
+// The steps at which every trace that got there was asked: a budget that ends there can be replayed.
+function replayable(run) {
+  const missing = new Map(run.steps.map((step) => [step, 0]));
+  for (const trace of run.traces) {
+    for (const step of run.steps) if (step <= trace.tokens) missing.set(step, missing.get(step) + 1);
+    for (let i = trace.from; i < trace.to; i++) {
+      const at = run.probes.at[i];
+      if (missing.has(at) && at <= trace.tokens) missing.set(at, missing.get(at) - 1);
+    }
+  }
+  return run.steps.filter((step) => missing.get(step) === 0);
+}
+
+// Probes that were cut short know only an upper bound: at or below the highest such bound nothing can be replayed.
+function undecidedBelow(run) {
+  const { flags, certainty } = run.probes;
+  let floor = -1;
+  for (let i = 0; i < flags.length; i++) {
+    if (flags[i] & BOUND) floor = Math.max(floor, certainty[i]);
+  }
+  return floor;
+}

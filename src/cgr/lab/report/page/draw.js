@@ -1,0 +1,34 @@
+// The smallest helpers that make elements. Text only ever goes in as text.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function make(name, attributes = {}, ...children) {
+  return fill(document.createElement(name), attributes, children);
+}
+
+function svg(name, attributes = {}, ...children) {
+  return fill(document.createElementNS(SVG, name), attributes, children);
+}
+
+function fill(element, attributes, children) {
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    element.setAttribute(key, value === true ? "" : String(value));
+  }
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+// A number with its raw value beside it, so that it can be read without parsing what a person reads.
+function number(metric, value, text, name = "span") {
+  const known = value !== null && value !== undefined && Number.isFinite(value);
+  return make(name, { "data-metric": metric, "data-value": known ? value : null }, known ? text : DASH);
+}
+
+function pieces(parts) {
+  return parts.map((part) => (typeof part === "string" ? part : number(part.metric, part.value, part.text, "strong")));
+}
+
+function replaceIn(id, ...children) {
+  document.getElementById(id).replaceChildren(...children.flat());
+}

@@ -1,0 +1,75 @@
+// Can the certainty be trusted? How it is spread, how often it is right, and what leaving out the unsure buys.
+
+const EVERY_QUARTER = [0, 0.25, 0.5, 0.75, 1];
+
+function drawHistogram(run, { rows, count }) {
+  const host = plot("histogram");
+  if (!count) return sayInstead(host, "No probe of this run closed its answer.");
+  const share = ({ right, wrong, unknown }) => (right + wrong + unknown) / count;
+  const chart = new Chart(host, {
+    height: 230,
+    x: { domain: [0, 1], format: certaintyText, ticks: EVERY_QUARTER, title: "certainty of a probe" },
+    y: { domain: [0, Math.max(...rows.map(share)) * 1.06], format: (value) => percent(value, 0) },
+    label: `Histogram of certainty: ${percent(share(rows.at(-1)))} of the probes are above ${certaintyText(rows.at(-1).low)}.`,
+  });
+  for (const row of rows) {
+    let from = 0;
+    for (const [kind, name] of [["right", "right"], ["wrong", "wrong"], ["unknown", "accent"]]) {
+      const to = from + row[kind] / count;
+      if (row[kind]) chart.bar(row.low + 0.002, row.high - row.low - 0.004, from, to, `bar ${name}`);
+      from = to;
+    }
+  }
+  chart.show(rows.map((row) => (row.low + row.high) / 2), (i) => {
+    const { low, high, right, wrong, unknown } = rows[i];
+    const kinds = run.graded ? `, ${plainNumber(right)} right and ${plainNumber(wrong)} wrong` : "";
+    return `${certaintyText(low)} to ${certaintyText(high)}: ${plural(right + wrong + unknown, "probe")}${kinds}`;
+  });
+}
+
+function drawReliability(run, pairs) {
+  const host = plot("reliability");
+  if (!run.graded) return sayInstead(host, NO_TRUTH);
+  if (!pairs.length) return sayInstead(host, "Nothing is answered at this threshold.");
+  const bins = reliability(pairs), most = Math.max(...bins.map((bin) => bin.count));
+  const chart = new Chart(host, {
+    height: 230,
+    x: { domain: [0, 1.02], format: certaintyText, ticks: EVERY_QUARTER, title: "certainty of the answer" },
+    y: { domain: [0, 1.04], format: (value) => percent(value, 0), ticks: EVERY_QUARTER },
+    label: `How often answers of each certainty are right; calibration error ${plainNumber(calibrationError(pairs), 3)}.`,
+  });
+  chart.add(svg("line", { x1: chart.x(0), y1: chart.y(0), x2: chart.x(1), y2: chart.y(1), class: "rule" }));
+  chart.line(bins.map((bin) => [bin.sure, bin.right]), "accent");
+  for (const bin of bins) chart.dot([bin.sure, bin.right], "accent", 3 + 6 * Math.sqrt(bin.count / most));
+  chart.show(bins.map((bin) => bin.sure), (i) => {
+    return `Certainty ${certaintyText(bins[i].sure)}: ${percent(bins[i].right)} of ${plural(bins[i].count, "answer")} right`;
+  });
+}
+
+function drawRisk(run, state, pairs, points, finals) {
+  const host = plot("risk");
+  if (!run.graded) return sayInstead(host, NO_TRUTH);
+  if (!pairs.length) return sayInstead(host, "Nothing is answered at this threshold.");
+  if (!points.at(-1).wrong) return sayInstead(host, "Every answer is right: there is no risk to show.");
+  const [answers, ends] = [points, finals].map(afterTheFirst);
+  const chart = new Chart(host, {
+    height: 230,
+    x: { domain: [0, 1.02], format: (value) => percent(value, 0), ticks: EVERY_QUARTER, title: "share answered, surest first" },
+    y: { domain: [0, Math.max(...[...answers, ...ends].map((point) => point.risk)) * 1.1], format: (value) => percent(value, 0) },
+    label: `Share of wrong answers among the surest; over all ${percent(points.at(-1).risk)}.`,
+  });
+  chart.line(ends.map((point) => [point.coverage, point.risk]), "muted dashed");
+  chart.line(answers.map((point) => [point.coverage, point.risk]), "accent");
+  const sure = points.findLast((point) => point.certainty >= state.theta);
+  if (sure) chart.dot([sure.coverage, sure.risk], "accent", 5);
+  chart.show(answers.map((point) => point.coverage), (i) => {
+    const { coverage, risk, certainty } = answers[i];
+    return `The surest ${percent(coverage, 0)} (from ${certaintyText(certainty)}): ${percent(risk)} wrong`;
+  });
+}
+
+// The first points jump: a share of so few says nothing.
+function afterTheFirst(points) {
+  const all = points.at(-1)?.taken ?? 0;
+  return points.filter((point) => point.taken > all / 50);
+}

@@ -1,0 +1,229 @@
+// The controls, and what is drawn when they move. Their state is in the address too, so that a view can be linked to.
+
+const data = readJson("data");
+const runs = data.runs.map(openRun);
+const state = { run: runs[0], theta: 0.99, penalty: 0.5, budget: runs[0]?.budget, abstain: false };
+const lists = new Map(), curves = new Map();
+let waiting = false, speaking = 0, noting = 0;
+
+function byId(id) {
+  return document.getElementById(id);
+}
+
+function readAddress() {
+  const given = new URLSearchParams(location.search);
+  new URLSearchParams(location.hash.slice(1)).forEach((value, key) => given.set(key, value));
+  const amount = (key) => (given.has(key) && given.get(key) !== "" ? Number(given.get(key)) : NaN);
+  const named = runs.find((run) => run.info.name === given.get("run"));
+  if (named) chooseRun(named);
+  if (amount("theta") >= 0 && amount("theta") <= 1) state.theta = amount("theta");
+  if (amount("p") >= 0 && Number.isFinite(amount("p"))) state.penalty = amount("p");
+  if (state.run.budgets.includes(amount("t"))) state.budget = amount("t");
+  if (given.has("abstain")) state.abstain = given.get("abstain") === "1";
+  if (["light", "dark"].includes(given.get("theme"))) document.documentElement.dataset.theme = given.get("theme");
+  return given.get("open");
+}
+
+function writeAddress() {
+  const { theme } = document.documentElement.dataset;
+  const parts = { theta: state.theta, p: state.penalty, t: state.budget, abstain: state.abstain ? 1 : 0 };
+  if (runs.length > 1) parts.run = state.run.info.name;
+  if (theme) parts.theme = theme;
+  history.replaceState(null, "", `#${new URLSearchParams(parts)}`);
+}
+
+function chooseRun(run) {
+  state.run = run;
+  state.budget = run.budget;
+}
+
+function showControls() {
+  const { run, theta, penalty, budget, abstain } = state, budgets = run.budgets;
+  const slide = byId("theta-slide"), shown = byId("budget");
+  slide.max = LADDER.length - 1;
+  slide.value = nearest(LADDER, theta);
+  slide.setAttribute("aria-valuetext", certaintyText(theta));
+  if (Number(byId("theta").value) !== theta) byId("theta").value = theta;
+  if (Number(byId("penalty").value) !== penalty) byId("penalty").value = penalty;
+  shown.max = budgets.length - 1;
+  shown.value = budgets.indexOf(budget);
+  shown.disabled = budgets.length < 2;
+  shown.setAttribute("aria-valuetext", `${tokens(budget)} tokens`);
+  byId("budget-text").textContent = tokens(budget);
+  byId("abstain").checked = abstain;
+  byId("run").value = run.number;
+}
+
+// The report's own interval where it has one; the page's bootstrap in between.
+function intervalAt(run, settings, made) {
+  if (!run.graded) return null;
+  const row = run.report.thresholds?.find((found) => found.threshold === settings.theta);
+  const whole = settings.budget === run.budget && !settings.abstain;
+  return whole && row?.ci95 ? row.ci95 : interval95(run, made.plain, made.guided);
+}
+
+function remembered(key, compute) {
+  if (curves.size > 500) curves.clear();
+  if (!curves.has(key)) curves.set(key, compute());
+  return curves.get(key);
+}
+
+function draw() {
+  waiting = false;
+  showControls();
+  const { run } = state;
+  const now = score(run, state);
+  tellStory(run, now);
+  drawTables(run, now);
+  drawFigures(run, now);
+  if (!lists.has(run)) lists.set(run, new QuestionList(run));
+  lists.get(run).update(state, now);
+  document.documentElement.dataset.drawn = "yes";
+}
+
+function tellStory(run, now) {
+  const { info, seeds, questions } = run;
+  const ci = intervalAt(run, state, now);
+  replaceIn("headline", pieces(headline(run, state, now, ci)));
+  replaceIn("what", [
+    info.model || info.name, `${plural(questions.length, "question")} × ${plural(seeds.length, "seed")}`,
+    `up to ${tokens(run.budget)} thinking tokens`, `asked every ${tokens(run.interval)}`,
+  ].join(" · "));
+  const settings = `θ = ${certaintyText(state.theta)}, penalty ${state.penalty}, budget ${tokens(state.budget)}` +
+    `${state.abstain ? ", silent when unsure" : ""}${runs.length > 1 ? `, run ${info.name}` : ""}.`;
+  byId("settings").textContent = `As set: ${settings}`;
+  replaceIn("now", nowTable(run, state, now), facts(run, now));
+  replaceIn("notes", notesOf(run).map((note) => make("li", {}, note)));
+  byId("notes").hidden = !byId("notes").children.length;
+  clearTimeout(speaking);
+  speaking = setTimeout(() => (byId("live").textContent = byId("headline").textContent), 500);
+}
+
+function notesOf(run) {
+  const notes = [...(run.report.notes ?? [])];
+  if (state.theta <= run.undecided) {
+    notes.push(`Some probes were cut short when they were recorded: at or below ${certaintyText(run.undecided)} these numbers are not decided.`);
+  }
+  return notes;
+}
+
+function drawTables(run, now) {
+  const curve = gradeSteps(run, state.theta, state.budget);
+  if (run.graded) {
+    replaceIn("accuracy-table", accuracyTable(run, state, data.thresholds, now));
+    replaceIn("grade-table", gradeTable(run, state, data.penalties, now, curve));
+  } else {
+    sayInstead(byId("accuracy-table"), NO_TRUTH);
+    sayInstead(byId("grade-table"), NO_TRUTH);
+  }
+  replaceIn("savings-table", savingsTable(run, state, data.thresholds, now));
+  if (byId("sweep").open) replaceIn("sweep-table", sweepTable(run, state));
+  byId("runs").hidden = runs.length < 2;
+  if (runs.length > 1) replaceIn("runs-table", runsTable(runs, state));
+  drawGrade(run, state, grade(curve, now.plain, state.penalty), run.graded ? gradeAlways(run, state) : []);
+}
+
+function drawFigures(run, now) {
+  const key = `${run.number} ${state.budget} ${state.abstain}`;
+  drawTradeOff(run, state, now, remembered(`trade ${key}`, () => tradeOff(run, state.budget, state.abstain)));
+  drawCertainty(run, state, remembered(`certainty ${run.number}`, () => certaintySteps(run)));
+  const rows = cumulative(run, now, state.budget);
+  drawCumulative(run, state, rows);
+  drawRatio(run, state, rows);
+  drawAccuracyBySeed(run, now);
+  drawDistance(run, now);
+  drawTokensBySeed(run, now);
+  const ranked = ranking(run, now);
+  drawRanking(run, now, ranked);
+  drawHeatMap(run, now, ranked);
+  drawTrust(run, now);
+}
+
+function drawTrust(run, now) {
+  drawHistogram(run, remembered(`histogram ${run.number}`, () => histogram(run)));
+  const pairs = judgements(run, now.decisions, now.given), points = riskCoverage(pairs);
+  drawReliability(run, pairs);
+  drawRisk(run, state, pairs, points, riskCoverage(judgements(run, now.baseline, now.baseline.map(() => true))));
+  const known = pairs.length > 0, ece = known ? calibrationError(pairs) : null, aurc = riskArea(points);
+  replaceIn("trust", ...(known ? [
+    "Of the answers given, calibration error (ECE) ", number("ece", ece, plainNumber(ece, 3), "b"),
+    ", area under risk and coverage (AURC) ", number("aurc", aurc, plainNumber(aurc, 3), "b"), ".",
+  ] : []));
+}
+
+function changed() {
+  if (waiting) return;
+  waiting = true;
+  requestAnimationFrame(draw);
+  clearTimeout(noting);
+  noting = setTimeout(writeAddress, 200);
+}
+
+function listen() {
+  const on = (id, event, act) => byId(id).addEventListener(event, ({ target }) => {
+    if (act(target) !== false) changed();
+  });
+  on("theta-slide", "input", (slide) => { state.theta = LADDER[slide.value]; });
+  on("theta", "input", ({ value }) => take("theta", value, 1));
+  on("penalty", "input", ({ value }) => take("penalty", value, Infinity));
+  on("budget", "input", ({ value }) => { state.budget = state.run.budgets[value]; });
+  on("abstain", "change", ({ checked }) => { state.abstain = checked; });
+  on("run", "change", ({ value }) => chooseRun(runs[value]));
+  on("sweep", "toggle", () => {});
+  byId("find").addEventListener("input", () => lists.get(state.run).arrange());
+  byId("order").addEventListener("change", () => lists.get(state.run).arrange());
+  byId("more").addEventListener("click", () => lists.get(state.run).showAll());
+  byId("theme").addEventListener("click", turnLight);
+  byId("controls").addEventListener("submit", (event) => event.preventDefault());
+  byId("unfold").addEventListener("click", () => {
+    const open = byId("controls").classList.toggle("is-open");
+    byId("unfold").setAttribute("aria-expanded", String(open));
+  });
+  addEventListener("hashchange", () => {
+    readAddress();
+    changed();
+  });
+  let width = innerWidth;
+  addEventListener("resize", () => {
+    if (innerWidth === width) return;
+    width = innerWidth;
+    measure();
+    changed();
+  });
+}
+
+// What is being typed may not be a number yet.
+function take(name, text, most) {
+  const value = Number(text);
+  if (text === "" || !(value >= 0 && value <= most && value < Infinity)) return false;
+  state[name] = value;
+  return true;
+}
+
+function turnLight() {
+  const root = document.documentElement;
+  const dark = (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  root.dataset.theme = dark ? "light" : "dark";
+  writeAddress();
+}
+
+function begin() {
+  if (!runs.some((run) => run.traces.length)) {
+    byId("headline").textContent = "There are no traces here yet.";
+    document.body.classList.add("is-empty");
+    document.documentElement.dataset.drawn = "yes";
+    return;
+  }
+  if (!state.run.traces.length) chooseRun(runs.find((run) => run.traces.length));
+  const options = runs.filter((run) => run.traces.length).map((run) => make("option", { value: run.number }, run.info.name));
+  replaceIn("run", options);
+  byId("run-control").hidden = options.length < 2;
+  replaceIn("order", Object.entries(ORDERS).map(([value, { title }]) => make("option", { value }, title)));
+  const opened = readAddress();
+  listen();
+  measure();
+  draw();
+  if (opened !== null) lists.get(state.run).open(opened);
+}
+
+begin();

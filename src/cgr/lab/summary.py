@@ -1,0 +1,118 @@
+"""What one call of `cgr generate` or `cgr probe` came to: for a person, and as JSON."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cgr.lab.progress import Progress
+from cgr.lab.store import GENERATE, Key, Store, probing_stage
+from cgr.records import Record
+
+SHOWN = 5  # questions named for one reason to fail
+
+
+@dataclass(frozen=True, slots=True)
+class Failed(Record):
+    """One trace that could not be made."""
+
+    question_id: str
+    seed: int
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary(Record):
+    """`traces` of the `wanted` ones are in the run (or probed in the set); `new`, tokens and seconds are of this call."""
+
+    run: str
+    wanted: int
+    traces: int
+    new: int
+    failed: int
+    thinking_tokens: int
+    probes: int
+    probe_tokens: int
+    prefilled_tokens: int
+    seconds: float
+    tokens_per_second: float
+    ended_by_themselves: int
+    at_budget: int
+    probe_set: str | None = None
+    probe_sets: tuple[str, ...] = ()
+    interrupted: bool = False
+    failures: tuple[Failed, ...] = ()
+
+
+def summarise(folder: Path, wanted: Collection[Key] | None, progress: Progress, *, interrupted: bool = False) -> Summary:
+    """What is there of the wanted traces (None: all of the run), and what this call did. Of a call that probed, it is the
+    set of probes that is told of."""
+    probe_set = progress.probe_set
+    with Store.open(folder) as store:
+        asked = frozenset(store.made() if wanted is None else wanted)
+        there = asked & frozenset(store.made() if probe_set is None else store.probed(probe_set))
+        failures = store.failures(GENERATE if probe_set is None else probing_stage(probe_set))
+        natural, spent = store.endings()
+        sets = tuple(store.probe_sets())
+    failed = tuple(
+        Failed(one.question_id, one.seed, one.message, one.hint) for one in failures if (one.question_id, one.seed) in asked
+    )
+    return Summary(
+        run=str(folder),
+        wanted=len(asked),
+        traces=len(there),
+        new=progress.traces,
+        failed=len(failed),
+        thinking_tokens=progress.tokens,
+        probes=progress.probes,
+        probe_tokens=progress.decoded,
+        prefilled_tokens=progress.prefilled,
+        seconds=round(progress.seconds, 3),
+        tokens_per_second=round(progress.tokens_per_second, 1),
+        ended_by_themselves=natural,
+        at_budget=spent,
+        probe_set=probe_set,
+        probe_sets=sets,
+        interrupted=interrupted,
+        failures=failed,
+    )
+
+
+def said(summary: Summary) -> list[str]:
+    """A few lines for a person."""
+    if summary.interrupted:
+        rest = f"{summary.traces} of {summary.wanted} traces are {_where(summary)}."
+        return [f"Interrupted: {rest} The same command goes on from here."]
+    lines = [f"{summary.traces} of {summary.wanted} traces are {_where(summary)}, {summary.new} of them new."]
+    if summary.probe_set is None:
+        lines.append(f"{summary.ended_by_themselves} ended by themselves, {summary.at_budget} at the budget.")
+    if summary.new:
+        lines.append(_cost(summary))
+    if summary.failed:
+        return [*lines, f"{summary.failed} failed: the same command tries them again."]
+    return [*lines, f"Next: cgr {'report' if summary.probe_sets else 'probe'} {summary.run}"]
+
+
+def _where(summary: Summary) -> str:
+    return f"in {summary.run}" if summary.probe_set is None else f"probed in the set {summary.probe_set!r} of {summary.run}"
+
+
+def _cost(summary: Summary) -> str:
+    probes = f" {summary.probes:,} probes decoded {summary.probe_tokens:,} tokens." if summary.probes else ""
+    speed = f"{summary.seconds:,.1f} s, {summary.tokens_per_second:,.0f} a second"
+    return f"{summary.thinking_tokens:,} thinking tokens in {speed}.{probes}"
+
+
+def in_lines(failures: Sequence[Failed]) -> list[str]:
+    """Failures by reason, each with the traces it befell."""
+    reasons: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for one in failures:
+        reasons[one.message, one.hint].append(f"{one.question_id} (seed {one.seed})")
+    lines = []
+    for (message, hint), where in reasons.items():
+        more = f" and {len(where) - SHOWN} more" if len(where) > SHOWN else ""
+        lines += [f"failed: {', '.join(where[:SHOWN])}{more}: {message}", *([f"hint:   {hint}"] if hint else [])]
+    return lines

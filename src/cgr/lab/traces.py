@@ -1,0 +1,237 @@
+"""From questions to traces: every question under every seed, thought through to its end, many at once.
+
+Thinking is done by the one loop that there is, under the rule `fixed-budget`, or, to be probed on the way, under one that
+asks every few tokens and never stops. Sampling is keyed by seed and position, so the traces are the same either way, and
+the same as live.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import ClassVar
+
+from cgr.drive import Driver
+from cgr.engines.base import Answered, Done, Engine, OnText, Sampling, Session, Stretch
+from cgr.errors import MissingCapability, UsageError
+from cgr.lab.config import Asking, ProbeSet, RunConfig
+from cgr.lab.jobs import Jobs
+from cgr.lab.progress import Progress
+from cgr.lab.recording import RecordedTrace
+from cgr.lab.store import DEFAULT, GENERATE, Key, Store
+from cgr.probing import ProbeSpec
+from cgr.reason import Abstention
+from cgr.records import Decision, Question
+from cgr.rules import FixedBudget, Rule, Seen, next_multiple
+from cgr.settings import Settings
+from cgr.solve import Model
+
+WRITTEN_TOKENS = 1024
+STRETCH = 256  # tokens after which a long stretch of thinking is heard of
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskEvery(Rule):
+    """Ask every few tokens, decode whole answers, and never stop."""
+
+    interval: int
+    name: ClassVar[str] = "ask-every"
+    needs: ClassVar[frozenset[str]] = frozenset({"logprobs"})
+
+    def next_probe(self, seen: Seen) -> int | None:
+        return next_multiple(seen.at, self.interval)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be made. Of the settings, those that a trace or its answer depends on are used."""
+
+    questions: tuple[Question, ...]
+    seeds: int
+    settings: Settings = field(default_factory=Settings)
+    source: str = ""
+    probe: bool = False
+    logprobs: bool = False
+    written_tokens: int = WRITTEN_TOKENS
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1:
+            raise UsageError(f"{self.seeds} seeds make no traces.", "Use --seeds 1 or more.")
+        if self.written_tokens < 0:
+            raise UsageError("A model cannot write fewer than 0 tokens.", "Use --written-tokens 0 to write nothing.")
+        if not self.questions:
+            raise UsageError("There are no questions.", "Name a source that has some.")
+
+    def wanted(self) -> list[Key]:
+        """Seed by seed, so that what is done first is every question once."""
+        return [(question.id, seed) for seed in range(self.seeds) for question in self.questions]
+
+    def config(self, engine: Engine) -> RunConfig:
+        """This plan on this engine: everything that was left open is decided."""
+        info, fitted = engine.info, self.settings.fitted(engine.info)
+        if self.logprobs and not engine.capabilities.thinking_logprobs:
+            raise MissingCapability(
+                f"{info.engine} does not give the log-probabilities of thinking.", "Leave --logprobs out."
+            )
+        return RunConfig(
+            model=info.name,
+            engine=info.engine,
+            budget=fitted.budget,
+            interval=fitted.interval,
+            source=self.source,
+            fingerprint=info.fingerprint,
+            temperature=self.settings.temperature,
+            top_p=self.settings.top_p,
+            instruction=self.settings.instruction,
+            asking=Asking.of(self.settings, info),
+            written_tokens=self.written_tokens,
+            logprobs=self.logprobs,
+            probe=self.probe,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """A trace as it was made: with the prompt it followed and the time it took."""
+
+    trace: RecordedTrace
+    prompt_ids: tuple[int, ...]
+    seconds: float
+
+
+def generate(folder: Path, plan: Plan, model: Model, *, sessions: int = 1, progress: Progress | None = None) -> None:
+    """Make every trace of the plan that the run lacks. Interrupted, it goes on from there when called again."""
+
+    async def work() -> None:
+        async with model:
+            await agenerate(folder, plan, model.engine, sessions=sessions, progress=progress)
+
+    asyncio.run(work())
+
+
+async def agenerate(
+    folder: Path, plan: Plan, engine: Engine, *, sessions: int = 1, progress: Progress | None = None
+) -> None:
+    """The same, for asynchronous code, on an engine with so many sessions."""
+    progress = progress or Progress(quiet=True)
+    config = plan.config(engine)
+    questions = {question.id: question for question in plan.questions}
+    with Store.create(folder, config) as store:
+        store.add_questions(plan.questions)
+        probe_set = store.add_probe_set(_probe_set(config), DEFAULT) if plan.probe else None
+        made = set(store.made())
+        missing = [key for key in plan.wanted() if key not in made]
+
+        async def make(key: Key) -> Thought:
+            return await think_through(engine, config, questions[key[0]], key[1], progress.read)
+
+        def keep(key: Key, thought: Thought) -> None:
+            _count(progress, thought.trace)
+            prompt, seconds = thought.prompt_ids, thought.seconds
+            store.add_trace(thought.trace, prompt_ids=prompt, seconds=seconds, probe_set=probe_set)
+
+        with progress.showing("Thinking", len(plan.wanted()), len(plan.wanted()) - len(missing)):
+            await Jobs(store, GENERATE, progress, sessions).run(missing, make, keep)
+
+
+def _probe_set(config: RunConfig) -> ProbeSet:
+    return ProbeSet("interval", config.interval, config.asking, config.model, config.fingerprint)
+
+
+def _count(progress: Progress, trace: RecordedTrace) -> None:
+    progress.probes += len(trace.probes)
+    progress.decoded += sum(probe.decoded for probe in trace.probes)
+    progress.prefilled += sum(probe.prefilled for probe in trace.probes)
+
+
+async def think_through(
+    engine: Engine, config: RunConfig, question: Question, seed: int, on_tokens: Callable[[int], None]
+) -> Thought:
+    """One question under one seed, to the end of its thinking or of the budget, and answered there."""
+    began = time.monotonic()
+    spec = config.asking.spec(question.format)
+    prompt = await engine.prompt(prompt_text(config, question))
+    sampling = Sampling(config.temperature, config.top_p, seed, config.logprobs)
+    session = await engine.open(prompt, sampling, room=config.budget + await answer_room(engine, spec))
+    kept = KeptSession(session, on_tokens)
+    try:
+        rule: Rule = AskEvery(interval=config.interval) if config.probe else FixedBudget()
+        outcome = await Driver(engine, kept, spec, full=True).run(rule, config.budget, Abstention())
+        written = await _written(session, outcome.decision, config.written_tokens)
+    finally:
+        await session.close()
+    trace = recorded(question, seed, config.budget, outcome.decision)
+    trace = replace(trace, ids=outcome.ids, text=outcome.thinking, written=written, logprobs=tuple(kept.logprobs))
+    return Thought(trace, prompt, time.monotonic() - began)
+
+
+def prompt_text(config: RunConfig, question: Question) -> str:
+    return Settings(instruction=config.instruction).prompt(question.text)
+
+
+async def answer_room(engine: Engine, spec: ProbeSpec) -> int:
+    """Tokens that an answer may take after the thinking, the end tag included."""
+    return len(await engine.encode(engine.info.close_tag + spec.prefix)) + spec.max_answer_tokens
+
+
+async def _written(session: Session, decision: Decision, limit: int) -> str:
+    """What the model writes by itself, if it ended its thinking and not its turn."""
+    natural = decision.stop_cause == "end_of_thinking" and not decision.eos
+    return await session.write(limit) if natural and limit else ""
+
+
+def recorded(question: Question, seed: int, budget: int, decision: Decision) -> RecordedTrace:
+    """A decision of a rule that never stops, as what is kept of it."""
+    if decision.final is None or decision.stop_cause == "certainty":
+        raise UsageError("A trace that was stopped is not a whole one.", "Record with a rule that never stops.")
+    return RecordedTrace(
+        question_id=question.id,
+        seed=seed,
+        gold=question.gold,
+        thinking_tokens=decision.thinking_tokens,
+        ended=decision.stop_cause,
+        budget=budget,
+        final=decision.final,
+        probes=decision.probes,
+        question=question.text,
+        format=question.format,
+        eos=decision.eos,
+    )
+
+
+class KeptSession:
+    """A session that stays open when its driver is done, and keeps what the driver does not: log-probabilities of the
+    thinking. Long stretches are thought piece by piece, so that they can be heard of."""
+
+    def __init__(self, session: Session, on_tokens: Callable[[int], None]) -> None:
+        self.session, self.on_tokens = session, on_tokens
+        self.logprobs: list[float] = []
+        self.wasted = 0
+
+    async def think(self, tokens: int, *, ban_end: bool = False, on_text: OnText | None = None) -> Stretch:
+        ids: list[int] = []
+        while True:
+            piece = await self.session.think(min(STRETCH, tokens - len(ids)), ban_end=ban_end, on_text=on_text)
+            ids += piece.ids
+            self.logprobs += piece.logprobs
+            self.on_tokens(len(piece.ids))
+            if piece.ended or len(ids) >= tokens:
+                return replace(piece, ids=tuple(ids), logprobs=())
+
+    async def prefetch(self, tokens: int, *, ban_end: bool = False) -> None:
+        await self.session.prefetch(tokens, ban_end=ban_end)
+
+    async def probe(self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = ()) -> Answered:
+        return await self.session.probe(suffix, limit, done, guess)
+
+    async def append(self, ids: Sequence[int]) -> None:
+        await self.session.append(ids)
+
+    async def write(self, limit: int) -> str:
+        return await self.session.write(limit)
+
+    async def close(self) -> None:
+        return None

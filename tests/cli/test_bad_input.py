@@ -1,0 +1,115 @@
+"""Whatever is wrong with what was asked: one sentence, a hint, exit code 2, and never a traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cgr.cli.main import run
+from cgr.solve import find_model
+from tests.support import QUESTION, command
+
+BAD: list[tuple[str, tuple[str, ...], str]] = [
+    ("unknown model", (QUESTION, "--model", "nothing"), "There is no model 'nothing'"),
+    ("not on the hub", (QUESTION, "--model", "no-org/no-name"), "The hub has no model"),
+    ("threshold above 1", (QUESTION, "--threshold", "1.5"), "threshold of 1.5"),
+    ("threshold below 0", (QUESTION, "--threshold", "-0.1"), "threshold of -0.1"),
+    ("interval below 1", (QUESTION, "--interval", "0"), "interval cannot be 0"),
+    ("budget below 1", (QUESTION, "--budget", "0"), "budget cannot be 0"),
+    ("budget larger than the context", (QUESTION, "--budget", "1000000"), "does not fit"),
+    ("empty question", ("",), "question is empty"),
+    ("nothing on standard input", ("-",), "question is empty"),
+    ("unknown rule", (QUESTION, "--rule", "crg"), "no rule called 'crg'"),
+    ("unknown aggregate", (QUESTION, "--aggregate", "minimum"), "no aggregate called 'minimum'"),
+    ("a prefix that cannot be closed", (QUESTION, "--prefix", "The answer is "), "could never be closed"),
+    ("unknown option", (QUESTION, "--treshold", "0.9"), "--treshold"),
+]
+WORSE: list[tuple[str, tuple[str, ...], str]] = [
+    ("no such file", (QUESTION, "--model", "./none.gguf"), "There is no model"),
+    ("no such file above", (QUESTION, "--model", "../none"), "There is no model"),
+    ("a name too long for a file", (QUESTION, "--model", "x" * 3000), "There is no model"),
+    ("a model and no question", ("--model", "some.gguf"), "There is no question"),
+    ("threshold nan", (QUESTION, "--threshold", "nan"), "threshold of nan"),
+    ("threshold no number", (QUESTION, "--threshold", "high"), "'high'"),
+    ("interval below 0", (QUESTION, "--interval", "-5"), "interval cannot be -5"),
+    ("answers of no tokens", (QUESTION, "--max-answer-tokens", "0"), "at least one token"),
+    ("blank question", (" \n",), "question is empty"),
+    ("a prefix that closes itself", (QUESTION, "--prefix", "\\boxed{}"), "could never be closed"),
+    ("temperature below 0", (QUESTION, "--temperature", "-1"), "temperature of -1"),
+    ("temperature nan", (QUESTION, "--temperature", "nan"), "temperature of nan"),
+    ("top-p 0", (QUESTION, "--top-p", "0"), "top-p of 0"),
+    ("unknown policy", (QUESTION, "--at-budget", "guess"), "'guess'"),
+    ("unknown way to close", (QUESTION, "--close-think", "maybe"), "'maybe'"),
+    ("no tags", (QUESTION, "--think-tags", "think"), "does not name think tags"),
+    ("no threads", (QUESTION, "--threads", "0"), "0 threads"),
+    ("two questions", (QUESTION, QUESTION), "unexpected extra argument"),
+]
+
+
+def complaint(code: int, out: str, errors: str) -> tuple[str, str]:
+    """What is wrong, and what to do: two lines, nothing else, exit code 2."""
+    assert code == 2, errors
+    assert out == ""
+    lines = errors.splitlines()
+    assert len(lines) == 2, errors
+    assert lines[0].startswith("error: ")
+    assert lines[1].startswith("hint:  ")
+    return lines[0], lines[1]
+
+
+def refused(*arguments: str) -> tuple[str, str]:
+    done = command("solve", *arguments)
+    return complaint(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize(("arguments", "message"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
+def test_bad_input(arguments: tuple[str, ...], message: str) -> None:
+    error, hint = refused(*arguments)
+    assert message in error
+    if "crg" in arguments:
+        assert "Did you mean 'cgr'?" in hint
+    if "minimum" in arguments:
+        assert "Did you mean 'min'?" in hint
+
+
+@pytest.mark.parametrize(("arguments", "message"), [row[1:] for row in WORSE], ids=[row[0] for row in WORSE])
+def test_more_bad_input(arguments: tuple[str, ...], message: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """What the entry point calls, without a new process for each."""
+    code = run(["solve", *arguments])
+    assert message in complaint(code, *capfd.readouterr())[0]
+
+
+def files(folder: Path) -> dict[str, Path]:
+    whole = find_model(None).read_bytes()
+    contents = {
+        "text.gguf": b"hello",
+        "empty.gguf": b"",
+        "head.gguf": whole[:2000],
+        "weights.gguf": whole[:-100_000],
+        "plain.gguf": whole.replace(b"think>", b"thank>"),
+    }
+    for name, data in contents.items():
+        (folder / name).write_bytes(data)
+    return {name: folder / name for name in contents} | {"folder": folder}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("text.gguf", "is not a GGUF file"),
+        ("empty.gguf", "is not a GGUF file"),
+        ("head.gguf", "ends or breaks before its head does"),
+        ("weights.gguf", "llama.cpp cannot load"),
+        ("plain.gguf", "does not say how it thinks"),
+        ("folder", "cannot be read"),
+    ],
+)
+def test_files_that_are_no_models(tmp_path: Path, name: str, message: str, capfd: pytest.CaptureFixture[str]) -> None:
+    code = run(["solve", QUESTION, "--model", str(files(tmp_path)[name])])
+    assert message in complaint(code, *capfd.readouterr())[0]
+
+
+def test_a_file_that_is_no_gguf(tmp_path: Path) -> None:
+    error, _ = refused(QUESTION, "--model", str(files(tmp_path)["text.gguf"]))
+    assert "is not a GGUF file" in error

@@ -1,0 +1,215 @@
+"""`cgr solve` by its real entry point: what it prints, what it refuses, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from cgr import Model
+from cgr.model.problems import is_held_out
+from cgr.solve import find_model
+from tests.support import CGR, JSON_KEYS, QUESTION, command, environment
+
+SHORT = ("--budget", "48", "--interval", "16")
+
+
+def solve_json(*arguments: str, stdin: str = "") -> dict[str, Any]:
+    done = command("solve", *arguments, "--json", stdin=stdin)
+    assert (done.returncode, done.stderr) == (0, "")
+    solution: dict[str, Any] = json.loads(done.stdout)
+    assert len(done.stdout.splitlines()) == 1
+    return solution
+
+
+def test_as_json() -> None:
+    solution = solve_json(QUESTION, *SHORT, "--seed", "3", "--threshold", "0.9")
+    assert solution.keys() >= JSON_KEYS
+    assert (solution["question"], solution["seed"], solution["threshold"]) == (QUESTION, 3, 0.9)
+    assert (solution["budget"], solution["interval"], solution["rule"]) == (48, 16, "cgr")
+    assert (solution["model"], solution["engine"]) == ("embedded", "llama.cpp")
+    assert solution["stop_cause"] in ("certainty", "end_of_thinking", "budget")
+    assert len(solution["probes"]) >= 1
+    for probe in solution["probes"]:
+        assert probe.keys() >= {"at", "answer", "certainty", "closed"}
+
+
+def test_the_question_from_standard_input(loaded: Model) -> None:
+    piped = solve_json("-", *SHORT, stdin=QUESTION + "\n")
+    given = loaded.solve(QUESTION, budget=48, interval=16)
+    assert piped["question"].strip() == QUESTION
+    assert (piped["thinking"], piped["answer"]) == (given.thinking, given.answer)
+
+
+def test_without_a_question_it_takes_one_of_its_own() -> None:
+    done = command("solve", *SHORT)
+    assert (done.returncode, done.stderr) == (0, "")
+    said, question = done.stdout.splitlines()[:2]
+    assert "embedded model's own" in said
+    assert is_held_out(question)
+    assert "The truth  " in done.stdout
+    assert solve_json("--seed", "1", "--rule", "no-thinking")["question"] != question
+
+
+def test_plain_text_off_a_terminal() -> None:
+    done = command("solve", QUESTION, *SHORT, "--full", "--rule", "cgr", "--threshold", "1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\x1b" not in done.stdout
+    assert done.stdout.startswith(QUESTION + "\n")
+    assert "? " in done.stdout
+    for line in ("Answer     ", "Certainty  ", "Stopped    because ", "Thinking   ", "Probes     ", "Answering  "):
+        assert f"\n{line}" in done.stdout
+    assert "of the 48 that the budget allowed" in done.stdout
+    assert "The truth" not in done.stdout
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_the_thinking_that_is_shown_is_the_thinking(loaded: Model, overlap: bool) -> None:
+    options = (*SHORT, "--max-answer-tokens", "1", *(("--overlap",) if overlap else ()))
+    thinking = loaded.solve(QUESTION, budget=48, interval=16, max_answer_tokens=1).thinking
+    shown = command("solve", QUESTION, *options).stdout.split("\n\nAnswer  ")[0].splitlines()[3:]
+    lines = [line for line in shown if not line.startswith("  ? ")]
+    assert "".join(lines) == thinking.replace("\n", "")
+
+
+def test_colours_on_a_terminal() -> None:
+    ours, theirs = pty.openpty()
+    env = environment({"TERM": "xterm-256color", "COLUMNS": "100"}) | {"NO_COLOR": ""}
+    with subprocess.Popen([CGR, "solve", QUESTION, *SHORT], stdout=theirs, stderr=theirs, stdin=theirs, env=env) as shown:
+        os.close(theirs)
+        text = _read_all(ours)
+    os.close(ours)
+    assert shown.returncode == 0
+    assert "\x1b[2m" in text  # thinking is dimmed
+    assert "certainty" in text
+    assert "Answer" in text
+
+
+def _read_all(terminal: int) -> str:
+    data = b""
+    while True:
+        try:
+            more = os.read(terminal, 65536)
+        except OSError:  # how a terminal says that the other end is closed
+            return data.decode()
+        if not more:
+            return data.decode()
+        data += more
+
+
+OPTIONS: list[tuple[tuple[str, ...], dict[str, object]]] = [
+    (("--rule", "no-thinking"), {"thinking_tokens": 0, "stop_cause": "budget", "probes": []}),
+    (("--rule", "budget-forcing", "--budget", "16"), {"thinking_tokens": 16, "rule": "budget-forcing", "probes": []}),
+    (
+        (
+            "--budget",
+            "16",
+            "--max-answer-tokens",
+            "1",
+            "--at-budget",
+            "abstain",
+            "--close-think",
+            "always",
+            "--threads",
+            "1",
+        ),
+        {"abstained": True, "answer": None, "answer_tokens": 1},
+    ),
+    (
+        (
+            "--budget",
+            "16",
+            "--aggregate",
+            "mean",
+            "--overlap",
+            "--temperature",
+            "0",
+            "--top-p",
+            "0.9",
+            "--prefix",
+            "\\boxed{",
+        ),
+        {"budget": 16, "abstained": False},
+    ),
+    (("--budget", "16", "--model", str(find_model(None)), "--think-tags", "<think>"), {"model": str(find_model(None))}),
+]
+
+
+@pytest.mark.parametrize(("options", "expected"), OPTIONS, ids=[" ".join(row[0]) for row in OPTIONS])
+def test_options(options: tuple[str, ...], expected: dict[str, object]) -> None:
+    solution = solve_json(QUESTION, *options)
+    assert {name: solution[name] for name in expected} == expected
+
+
+def interrupted(arguments: Sequence[str], when: str) -> tuple[int, str, str]:
+    """Ctrl-C as soon as this was printed."""
+    with subprocess.Popen(
+        [CGR, "solve", QUESTION, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment({}),
+    ) as solving:
+        assert solving.stdout is not None
+        seen = ""
+        while when not in seen:
+            seen += (more := solving.stdout.read(1))
+            assert more, seen
+        solving.send_signal(signal.SIGINT)
+        rest, errors = solving.communicate()
+    return solving.returncode, seen + rest, errors
+
+
+def test_interrupted_before_anything_is_known(loaded: Model) -> None:
+    large = str(loaded.engine.info.context - 256)
+    code, _, errors = interrupted(["--rule", "budget-forcing", "--budget", large], f"budget {large}\n\n")
+    assert code == 130
+    assert errors == "Interrupted before the first probe: nothing is known yet.\n"
+
+
+def test_interrupted_with_what_is_known(loaded: Model) -> None:
+    """Answers of one token never close, so it never stops by itself."""
+    options = [
+        "--interval",
+        "1",
+        "--max-answer-tokens",
+        "1",
+        "--rule",
+        "cgr-forced",
+        "--budget",
+        str(loaded.engine.info.budget),
+    ]
+    code, shown, errors = interrupted(options, "  ?      2")
+    assert code == 130
+    assert errors.startswith("Interrupted. The last probe, after ")
+    assert "with certainty" in errors
+    assert len(errors.splitlines()) == 1
+    assert "Answer     " not in shown
+
+
+@pytest.mark.parametrize("arguments", [("solve", *SHORT), ("solve", "--json", *SHORT), ("rules",)], ids=" ".join)
+def test_a_closed_pipe(arguments: tuple[str, ...]) -> None:
+    """As in `cgr solve | head -1`."""
+    read, write = os.pipe()
+    os.close(read)
+    with subprocess.Popen([CGR, *arguments], stdout=write, stderr=subprocess.PIPE, text=True, env=environment({})) as piped:
+        os.close(write)
+        _, errors = piped.communicate()
+    assert errors == ""
+
+
+def test_a_pipe_that_closes_after_a_line() -> None:
+    with subprocess.Popen(
+        [CGR, "solve", QUESTION], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment({})
+    ) as piped:
+        assert piped.stdout is not None
+        assert piped.stderr is not None
+        assert piped.stdout.readline() == QUESTION + "\n"
+        piped.stdout.close()
+        assert piped.stderr.read() == ""

@@ -1,0 +1,377 @@
+"""Recipes: those of the paper as it has them, their plans, what is refused, and the embedded one really carried out."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cgr.cli.main import run
+from cgr.lab.experiment import Experiment
+from cgr.lab.forecast import SIZES, described, duration, forecast
+from cgr.lab.questions import SOURCES
+from cgr.lab.recipes import Recipe, read_recipe
+from cgr.lab.store import Store
+from tests.support import command
+
+FOLDER = Path(__file__).parents[2] / "recipes"
+FILES = sorted(FOLDER.glob("*.toml"))
+MODELS = {
+    "deepseek-r1-distill-qwen-14b": "deepseek-ai/DeepSeek-R1-Distill-Qwen-14B",
+    "deepseek-r1-distill-llama-70b": "deepseek-ai/DeepSeek-R1-Distill-Llama-70B",
+    "phi-4-reasoning-plus": "microsoft/Phi-4-reasoning-plus",
+}
+Said = tuple[int, str, str]
+Cgr = Callable[..., Said]
+
+
+@pytest.fixture
+def cgr(capsys: pytest.CaptureFixture[str]) -> Cgr:
+    """The command without a process of its own: its exit code, and what it said where."""
+
+    def call(*arguments: str) -> Said:
+        code = run([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+def modules_of(*arguments: str) -> set[str]:
+    """Everything that the command imports."""
+    done = command(*arguments, env={"PYTHONPROFILEIMPORTTIME": "1"})
+    return {line.rsplit("|", 1)[1].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+
+
+# Those that come with cgr
+
+
+def test_the_recipes_are_the_papers_three_and_the_embedded_one() -> None:
+    assert {path.stem for path in FILES} == {*MODELS, "embedded"}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_recipe_of_the_paper_says_what_the_paper_says(name: str) -> None:
+    recipe = read_recipe(FOLDER / f"{name}.toml")
+    assert (recipe.model, recipe.questions, recipe.limit, recipe.seeds) == (MODELS[name], "aime2025", None, 64)
+    assert (recipe.budget, recipe.interval, recipe.temperature, recipe.top_p) == (32_000, 1000, 0.6, 1.0)
+    assert (recipe.thresholds, recipe.penalties) == ((0.96, 0.97, 0.98, 0.99), (0, 0.25, 0.5, 1))
+    assert (recipe.probe, recipe.prefix, recipe.max_answer_tokens) == ("afterwards", "Final Answer: \\boxed{", 4)
+    assert recipe.instruction == "Please reason step by step, and put your final answer within \\boxed{}."
+    assert recipe.base_url == "http://localhost:8000/v1"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_line_that_starts_the_server_is_the_same_in_the_comment(name: str) -> None:
+    path = FOLDER / f"{name}.toml"
+    server = read_recipe(path).server
+    assert server is not None
+    assert server.startswith(f"python -m vllm.entrypoints.openai.api_server --model {MODELS[name]} ")
+    assert server.endswith(" --enable-prefix-caching")
+    commented = re.sub(r"\\\n#\s+", "", path.read_text())
+    assert f"#   {server}\n" in commented
+
+
+def test_the_server_has_room_for_the_budget() -> None:
+    for name in MODELS:
+        recipe = read_recipe(FOLDER / f"{name}.toml")
+        room = int(re.findall(r"--max-model-len (\d+)", recipe.server or "")[0])
+        assert room >= (recipe.budget or 0) + 512
+
+
+def test_the_embedded_recipe_has_the_models_own_budget_and_interval() -> None:
+    recipe, info = read_recipe(FOLDER / "embedded.toml"), described("embedded")
+    assert (recipe.model, recipe.budget, recipe.interval) == ("embedded", info.budget, info.interval)
+    assert (recipe.base_url, recipe.server) == (None, None)
+
+
+def test_every_key_is_documented() -> None:
+    text = (FOLDER.parent / "docs" / "recipes.md").read_text()
+    documented = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
+    assert documented == {field.name for field in fields(Recipe)} - {"name"}
+
+
+# Plans
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_plan_of_the_paper(name: str, cgr: Cgr) -> None:
+    code, out, err = cgr("run", FOLDER / f"{name}.toml", "--dry-run", "--json")
+    assert (code, err) == (0, "")
+    plan = json.loads(out)
+    assert (plan["questions"], plan["seeds"], plan["traces"]) == (30, 64, 1920)
+    assert plan["thinking_tokens"] == 1920 * 32_000
+    assert plan["probes"] == 1920 * 31
+    assert plan["probe_tokens"] == 1920 * 31 * 4
+    assert plan["reread_tokens"] == 1920 * 31_000
+    assert plan["requests"] == 1920 * (1000 + 31 + 1 + 1)
+    assert plan["seconds"] > 3600
+    assert plan["run"] == f"runs/{name}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
+def test_the_plan_as_a_table(path: Path, cgr: Cgr) -> None:
+    code, out, err = cgr("run", path, "--dry-run")
+    assert (code, err) == (0, "")
+    plan = forecast(read_recipe(path))
+    for number in (plan.traces, plan.requests, plan.thinking_tokens, plan.probes, plan.probe_tokens):
+        assert f" {number:,} " in out
+    assert (f"server: {plan.server}\n" in out) is (path.stem in MODELS)
+    assert re.search(r"^time .* at most, at [\d,]+ tokens a second$", out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["embedded", "phi-4-reasoning-plus"])
+def test_a_plan_loads_no_model_and_no_data_set(name: str, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    modules = modules_of("run", str(FOLDER / f"{name}.toml"), "--dry-run", "--out", str(out))
+    assert "cgr.lab.forecast" in modules
+    assert not modules & {"xllamacpp", "datasets", "huggingface_hub", "matplotlib.figure"}
+    assert not out.exists()
+
+
+def test_a_plan_by_hand() -> None:
+    recipe = Recipe(
+        name="x", questions="arithmetic", limit=5, seeds=3, budget=100, interval=30, written_tokens=0, tokens_per_second=10
+    )
+    plan = forecast(recipe)
+    assert (plan.traces, plan.thinking_tokens, plan.probes, plan.probe_tokens) == (15, 1500, 45, 180)
+    assert plan.requests == 15 * (4 + 3 + 1)
+    assert plan.reread_tokens == 15 * 90
+    assert plan.seconds == (1500 + 180 + 60) / 10
+    assert forecast(replace(recipe, prefill_tokens_per_second=5)).seconds == (1500 + 180 + 60) / 10 + 1350 / 5
+    assert forecast(replace(recipe, probe="on-the-way")).reread_tokens == 0
+    assert forecast(replace(recipe, tokens_per_second=None)).seconds is None
+
+
+@pytest.mark.parametrize(("budget", "interval", "probes"), [(96, 32, 2), (97, 32, 3), (32, 32, 0), (10, 32, 0)])
+def test_probes_lie_below_the_budget(budget: int, interval: int, probes: int) -> None:
+    recipe = Recipe(name="x", questions="arithmetic", limit=1, seeds=1, budget=budget, interval=interval)
+    assert forecast(recipe).probes == probes
+
+
+def test_the_plan_of_a_file_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text('{"q": "What is 1/2 + 1/3?", "a": "\\\\frac{5}{6}"}\n{"q": "And 1/4 + 1/4?", "a": "\\\\frac{1}{2}"}\n')
+    recipe = Recipe(
+        name="x", questions=str(path), fields={"text": "q", "gold": "a"}, model="ORG/NAME", seeds=1, budget=64, interval=32
+    )
+    plan = forecast(recipe)
+    assert (plan.questions, plan.probes, plan.probe_tokens) == (2, 2, 2 * 32)
+
+
+def test_what_is_left_open_is_the_models_own_or_the_papers() -> None:
+    embedded = forecast(Recipe(name="x", questions="arithmetic"))
+    own = described("embedded")
+    assert (embedded.budget, embedded.interval, embedded.questions, embedded.seeds) == (own.budget, own.interval, 30, 64)
+    unseen = forecast(Recipe(name="x", questions="math500", model="ORG/NAME"))
+    assert (unseen.budget, unseen.interval, unseen.questions) == (32_000, 1000, 500)
+
+
+def test_the_size_of_every_named_set_is_known() -> None:
+    assert SIZES.keys() == SOURCES.keys()
+    assert forecast(Recipe(name="x", questions="aime2025", limit=40, model="ORG/NAME")).questions == 30
+
+
+def test_options_change_the_plan(cgr: Cgr) -> None:
+    path = FOLDER / "phi-4-reasoning-plus.toml"
+    more = ("--model", "embedded", "--seeds", "2", "--limit", "3", "--tokens-per-second", "640", "--out", "there")
+    changed = ("run", path, "--dry-run", "--json", *more)
+    code, out, err = cgr(*changed)
+    assert code == 2, "a budget of 32000 does not fit the embedded model"
+    assert "does not fit" in err
+    code, out, err = cgr("run", FOLDER / "embedded.toml", "--dry-run", "--json", *more[2:])
+    plan = json.loads(out)
+    assert (plan["traces"], plan["tokens_per_second"], plan["run"]) == (6, 640, "there")
+    assert plan["seconds"] > plan["thinking_tokens"] / 640
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0.2, "1 s"),
+        (12, "12 s"),
+        (240, "4 min"),
+        (25_560, "7 h 6 min"),
+        (86_400 * 2 + 10_800, "2 d 3 h"),
+        (3599, "1 h 0 min"),
+    ],
+)
+def test_durations(seconds: float, said: str) -> None:
+    assert duration(seconds) == said
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "hint"),
+    [
+        ('questions = "arithmetic"\nsedes = 3', "There is no key in PATH called 'sedes'.", "Did you mean 'seeds'?"),
+        ('questions = "arithmetic"\nname = "x"', "There is no key in PATH called 'name'.", "Known: about, "),
+        ("seeds = 3", "PATH does not say what to ask.", 'questions = "aime2025"'),
+        ("seeds 3", "PATH is not TOML: ", "seeds = 64"),
+        ('questions = "a"\nquestions = "b"', "PATH is not TOML: ", "one key a line"),
+        ('questions = "arithmetic"\nseeds = "many"', "seeds must be a whole number, not 'many'.", "seeds = 64"),
+        ('questions = "arithmetic"\nseeds = true', "seeds must be a whole number, not True.", "seeds = 64"),
+        ('questions = "arithmetic"\nbudget = 1e3', "budget must be a whole number, not 1000.0.", "budget = 64"),
+        ('questions = "arithmetic"\nthresholds = 0.9', "thresholds must be a list of numbers, not 0.9.", "[0.96, 0.99]"),
+        ('questions = "arithmetic"\nthresholds = ["a"]', "thresholds must be a list of numbers", "[0.96, 0.99]"),
+        ('questions = "arithmetic"\nthresholds = [1.5]', "PATH: A threshold of 1.5 is not a certainty.", "0.99"),
+        ('questions = "arithmetic"\nthresholds = []', "PATH: A report needs a threshold.", "0.99"),
+        ('questions = "arithmetic"\npenalties = [-1]', "PATH: A penalty of -1 is not one.", "0 or more"),
+        ('questions = "arithmetic"\ntemperature = nan', "PATH: A temperature of nan is not one.", "0 or more"),
+        ('questions = "arithmetic"\nlogprobs = 1', "logprobs must be true or false, not 1.", "logprobs = true"),
+        ("questions = 3", "questions must be text in quotes, not 3.", 'questions = "..."'),
+        ('questions = "arithmetic"\n[fields]\ngold = 3', "fields must be a table of names", '{ gold = "answer" }'),
+        ('questions = "arithmetic"\n[model]\nname = "x"', "model must be text in quotes", 'model = "..."'),
+        ('questions = "arithmetic"\nprobe = "before"', "PATH: There is no time to probe called 'before'.", "on-the-way"),
+        ('questions = "arithmetic"\nclose_think = "neve"', "PATH: There is no close-think policy", "Did you mean 'never'?"),
+        ('questions = "arithmetic"\nseeds = 0', "PATH: seeds cannot be 0.", "1 or more"),
+        ('questions = "arithmetic"\nlimit = -1', "PATH: limit cannot be -1.", "1 or more"),
+        ('questions = "arithmetic"\nwritten_tokens = -1', "PATH: written_tokens cannot be -1.", "0 or more"),
+        ('questions = "arithmetic"\ntokens_per_second = 0', "PATH: 0 tokens per second is no speed.", "1500"),
+        ('questions = "arithmetic"\nprefill_tokens_per_second = inf', "PATH: inf tokens per second is no speed.", "1500"),
+        ('questions = "arithmetik"', "There is no source of questions called 'arithmetik'.", "'arithmetic'"),
+    ],
+)
+@pytest.mark.parametrize("dry", [True, False])
+def test_a_bad_recipe_is_refused_by_name(text: str, said: str, hint: str, dry: bool, cgr: Cgr, tmp_path: Path) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(text)
+    code, out, err = cgr("run", path, "--out", tmp_path / "run", *(["--dry-run"] if dry else []))
+    assert (code, out) == (2, "")
+    complaint, advice = err.splitlines()
+    assert complaint.startswith("error: ")
+    assert said.replace("PATH", str(path)) in complaint
+    assert advice.startswith("hint:  ")
+    assert hint in advice
+    assert not (tmp_path / "run").exists()
+
+
+def test_files_that_are_no_recipes(cgr: Cgr, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cgr("run", "nothing.toml")[::2] == (
+        2,
+        "error: There is no recipe 'nothing.toml'.\nhint:  Give a .toml file; docs/recipes.md says what goes into it.\n",
+    )
+    Path("recipes").mkdir()
+    assert cgr("run", "recipes")[::2] == (
+        2,
+        "error: recipes cannot be read: Is a directory.\nhint:  Give the file of a recipe.\n",
+    )
+    Path("recipes/embedded.toml").write_text('questions = "arithmetic"\n')
+    for name in ("embedded", "embedded.toml"):
+        code, _, err = cgr("run", name)
+        assert (code, err.splitlines()[1]) == (2, "hint:  Did you mean 'recipes/embedded.toml'?")
+    assert "Did you mean 'recipes/embedded.toml'?" in cgr("run", "recipes/embeded.toml")[2]
+    Path("latin.toml").write_bytes('questions = "\xe9"'.encode("latin-1"))
+    assert "latin.toml is not TOML: it is not UTF-8." in cgr("run", "latin.toml")[2]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_server_cannot_be_used_yet_and_that_is_said(name: str, cgr: Cgr, tmp_path: Path) -> None:
+    code, out, err = cgr("run", FOLDER / f"{name}.toml", "--out", tmp_path / "run")
+    assert (code, out) == (2, "")
+    assert err.splitlines() == [
+        f"error: The recipe {name} is for a server at http://localhost:8000/v1, which this version cannot use.",
+        "hint:  See its plan with --dry-run, or run it here on a GGUF file: --model FILE.gguf",
+    ]
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_model_needs_no_server() -> None:
+    recipe = read_recipe(FOLDER / "phi-4-reasoning-plus.toml").with_model("embedded")
+    assert (recipe.model, recipe.base_url, recipe.server, recipe.sessions) == ("embedded", None, None, None)
+    assert (recipe.tokens_per_second, recipe.prefill_tokens_per_second) == (None, None)
+    assert (recipe.budget, recipe.seeds) == (32_000, 64)
+
+
+def test_a_speed_without_a_plan_is_refused(cgr: Cgr) -> None:
+    code, _, err = cgr("run", FOLDER / "embedded.toml", "--tokens-per-second", "5")
+    assert (code, err.splitlines()[0]) == (2, "error: --tokens-per-second is for the plan.")
+
+
+# Carried out
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The embedded recipe with a smaller budget."""
+    path = tmp_path_factory.mktemp("recipes") / "embedded.toml"
+    text = (FOLDER / "embedded.toml").read_text()
+    assert text.count("budget = 1024\n") == text.count("interval = 32\n") == 1
+    path.write_text(text.replace("budget = 1024\n", "budget = 64\n").replace("interval = 32\n", "interval = 16\n"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def carried_out(small: Path) -> tuple[Path, dict[str, Any]]:
+    """The embedded recipe with 2 seeds, in a folder where a run was begun and killed before it was one."""
+    folder = small.parent / "run"
+    folder.mkdir()
+    (folder / "run.sqlite").touch()
+    done = command("run", str(small), "--seeds", "2", "--limit", "2", "--out", str(folder), "--json")
+    assert done.returncode == 0, done.stderr
+    return folder, json.loads(done.stdout)
+
+
+def test_the_embedded_recipe_thinks_probes_and_reports(small: Path, carried_out: tuple[Path, dict[str, Any]]) -> None:
+    folder, outcome = carried_out
+    plan = forecast(replace(read_recipe(small), seeds=2, limit=2))
+    thinking, probing = outcome["thinking"], outcome["probing"]
+    assert (thinking["traces"], thinking["new"], thinking["failed"]) == (plan.traces, plan.traces, 0)
+    assert (probing["traces"], probing["new"], probing["probe_set"]) == (plan.traces, plan.traces, "default")
+    assert 0 < thinking["thinking_tokens"] <= plan.thinking_tokens
+    assert 0 < probing["probes"] <= plan.probes
+    assert 0 < probing["probe_tokens"] <= plan.probe_tokens
+    with Store.open(folder) as store:
+        assert store.config.probe is False
+        assert all(probe.at % 16 == 0 for trace in store.recorded() for probe in trace.probes)
+    report = json.loads(Path(outcome["report"]).read_text())
+    assert [row["threshold"] for row in outcome["results"]] == [None, 0.96, 0.97, 0.98, 0.99]
+    assert outcome["results"][0]["accuracy"] == report["baseline"]["accuracy"]
+    assert outcome["results"][4]["saved_tokens"] == report["savings"][3]["total"]
+    assert Path(outcome["page"]) == folder / "report" / "index.html"
+    assert all(Path(outcome[name]).is_file() for name in ("report", "picture", "page"))
+
+
+def test_another_temperature_is_refused_before_a_model_is_loaded(
+    small: Path, carried_out: tuple[Path, dict[str, Any]], cgr: Cgr, tmp_path: Path
+) -> None:
+    warmer = tmp_path / "warmer.toml"
+    warmer.write_text(small.read_text().replace("temperature = 0.6", "temperature = 1"))
+    code, _, err = cgr("run", warmer, "--seeds", "2", "--limit", "2", "--out", carried_out[0])
+    assert code == 2
+    assert "temperature is 0.6 there and 1.0 here" in err
+    assert "hint:" in err
+    assert "xllamacpp" not in modules_of("run", str(warmer), "--out", str(carried_out[0]))
+
+
+def test_a_report_that_somebody_changed_is_written_again(small: Path, carried_out: tuple[Path, dict[str, Any]]) -> None:
+    folder, outcome = carried_out
+    experiment = Experiment(replace(read_recipe(small), seeds=2, limit=2), folder)
+    numbers = Path(outcome["report"])
+    before = numbers.read_bytes()
+    numbers.write_bytes(before + b" ")
+    written = experiment.report()
+    assert numbers.read_bytes() == before
+    stamped = (folder / "report" / "made.json").stat().st_mtime_ns
+    assert experiment.report() == written
+    assert (folder / "report" / "made.json").stat().st_mtime_ns == stamped
+
+
+def test_where_every_question_fails_it_says_so_and_reports_nothing(tmp_path: Path) -> None:
+    questions, path = tmp_path / "q.jsonl", tmp_path / "long.toml"
+    questions.write_text(json.dumps({"id": "long", "text": "Find x. " * 2000, "gold": "1"}) + "\n")
+    path.write_text(f"questions = {json.dumps(str(questions))}\nseeds = 1\nbudget = 32\n")
+    done = command("run", str(path), "--out", str(tmp_path / "run"))
+    assert done.returncode == 1
+    assert "0 of 1 traces are in" in done.stdout
+    assert "failed: long (seed 0): The question takes" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "run" / "report").exists()

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import random
+from itertools import islice
+from math import gcd
+
+import pytest
+
+from cgr.model.problems import FAMILIES, LEVELS, is_held_out, make, subtractions, unseen
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_family_and_level_has_integer_answers_of_at_most_three_digits(family: str, level: int) -> None:
+    rng = random.Random(level)
+    for problem in (make(family, level, rng) for _ in range(20)):
+        assert 0 <= problem.answer <= 999
+        assert (problem.family, problem.level) == (family, level)
+
+
+def test_the_answers_are_true() -> None:
+    rng = random.Random(1)
+    for level in LEVELS:
+        start, factor, shift = (mapped := make("map", level, rng)).numbers
+        for _ in range(level):
+            start = (start * factor + shift) % 1000
+        assert mapped.answer == start
+        product = make("product", level, rng)
+        whole = 1
+        for number in product.numbers:
+            whole *= number
+        assert product.answer == whole % 1000
+        divided = make("gcd", level, rng)
+        assert divided.answer == gcd(*divided.numbers)
+        assert subtractions(*divided.numbers) in (2 * level, 2 * level + 1)
+
+
+def test_unseen_problems_are_distinct_held_out_and_the_same_for_a_seed() -> None:
+    first = list(islice(unseen(3), 60))
+    assert first == list(islice(unseen(3), 60))
+    assert len({problem.text for problem in first}) == 60
+    assert all(is_held_out(problem.text) for problem in first)
+    assert {(p.family, p.level) for p in first} == {(f, n) for f in FAMILIES for n in LEVELS}
+    assert [p.text for p in islice(unseen(4), 60)] != [p.text for p in first]

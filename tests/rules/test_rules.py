@@ -1,0 +1,134 @@
+"""Rules by name, by decorator, by entry point; their parameters, and that they keep no state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, EntryPoints
+from typing import ClassVar
+
+import pytest
+
+from cgr.errors import UnknownName, UsageError
+from cgr.records import Probe
+from cgr.rules import (
+    GO_ON,
+    STOP,
+    BudgetForcing,
+    Cgr,
+    CgrForced,
+    FixedBudget,
+    KeepThinking,
+    Rule,
+    Seen,
+    base,
+    known_rules,
+    make_rule,
+    next_multiple,
+    rule,
+)
+from tests.support import run, scripted
+
+EIGHT = "a b c d e f g h"
+CGR = Cgr(threshold=0.9, interval=2)
+FORCED = CgrForced(threshold=0.9, interval=4)
+
+
+@pytest.mark.parametrize(("at", "expected"), [(0, 4), (3, 4), (4, 8), (5, 8), (8, 12)])
+def test_next_multiple(at: int, expected: int) -> None:
+    assert next_multiple(at, 4) == expected
+
+
+def test_the_papers_rules_are_there() -> None:
+    assert {"fixed-budget", "no-thinking", "cgr", "budget-forcing", "cgr-forced"} <= known_rules().keys()
+    assert Cgr.parameters() == {"threshold": 0.99, "interval": 1000}
+    for cls in known_rules().values():
+        assert cls.summary().endswith(".") or ":" in cls.summary()
+        assert "\n" not in cls.summary()
+
+
+def test_a_rule_by_name() -> None:
+    assert make_rule("cgr", threshold=0.8, interval=None) == Cgr(threshold=0.8)
+    with pytest.raises(UnknownName, match="no rule called 'crg'") as caught:
+        make_rule("crg")
+    assert "Did you mean 'cgr'?" in caught.value.hint
+    with pytest.raises(UnknownName, match="'treshold'") as caught:
+        make_rule("cgr", treshold=0.9)
+    assert "'threshold'" in caught.value.hint
+
+
+@pytest.mark.parametrize("threshold", [-0.01, 1.01, float("nan")])
+def test_a_threshold_is_a_certainty(threshold: float) -> None:
+    with pytest.raises(UsageError, match="not a certainty"):
+        Cgr(threshold=threshold)
+
+
+def test_an_interval_is_one_or_more() -> None:
+    with pytest.raises(UsageError, match="interval"):
+        Cgr(interval=0)
+
+
+@pytest.mark.parametrize("name", ["budget-forcing", "cgr-forced"])
+def test_ways_of_forcing(name: str) -> None:
+    assert make_rule(name, forcing="ban").bans_end
+    assert not make_rule(name).bans_end
+    with pytest.raises(UnknownName, match="way of forcing"):
+        make_rule(name, forcing="bann")
+
+
+async def test_a_rule_of_a_users_own() -> None:
+    """Registered by a decorator; it keeps no state, only looks at what was seen."""
+
+    @rule("twice-the-same")
+    @dataclass(frozen=True, kw_only=True)
+    class TwiceTheSame(Rule):
+        """Stop when two probes in a row agree."""
+
+        interval: int = 2
+        needs: ClassVar[frozenset[str]] = frozenset({"logprobs"})
+
+        def next_probe(self, seen: Seen) -> int | None:
+            return next_multiple(seen.at, self.interval)
+
+        def on_probe(self, seen: Seen) -> base.Action:
+            same = len(seen.probes) > 1 and seen.probes[-2].answer == seen.last.answer
+            return STOP if same else GO_ON
+
+    try:
+        mine = make_rule("twice-the-same", interval=3)
+        answers = ["1", "2", "2", "2"]
+        engine = scripted(EIGHT + " i j", lambda at, suffix: ((answers[at // 3], 0.3), ("}", 0.9)))
+        decision = (await run(engine, mine, 10)).decision
+        assert (decision.thinking_tokens, decision.answer) == (6, "2")
+    finally:
+        del base._rules["twice-the-same"]
+
+
+class FromAPackage(FixedBudget):
+    """Comes with another package."""
+
+
+def offered(value: str) -> EntryPoints:
+    return EntryPoints([EntryPoint("offered", value, base.ENTRY_POINTS)])
+
+
+def test_a_rule_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "_rules", dict(base._rules))
+    monkeypatch.setattr(base, "entry_points", lambda group: offered("tests.rules.test_rules:FromAPackage"))
+    assert known_rules()["offered"] is FromAPackage
+    assert make_rule("offered").name == "offered"
+
+
+def test_an_entry_point_that_is_no_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "_rules", dict(base._rules))
+    monkeypatch.setattr(base, "entry_points", lambda group: offered("tests.rules.test_rules:offered"))
+    with pytest.raises(UsageError, match="'offered' is not a rule"):
+        known_rules()
+
+
+def test_rules_look_only_at_what_was_seen() -> None:
+    sure = Probe(at=4, answer="7", certainty=0.95, closed=True)
+    assert CGR.on_probe(Seen(4, (sure,))) == STOP
+    assert CGR.on_end(Seen(4, (sure,))) == GO_ON
+    assert FORCED.on_end(Seen(4, (sure,))) == STOP
+    assert BudgetForcing(at_most=2).on_end(Seen(4, forced=1)) == KeepThinking("\nWait")
+    assert BudgetForcing(at_most=2).on_end(Seen(4, forced=2)) == GO_ON

@@ -1,0 +1,219 @@
+"""The answer span: by character, whatever the tokens; and the spec that asks for it."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cgr.errors import UnknownName, UsageError
+from cgr.probing import INTEGER_TOKENS, MAX_TOKENS, PREFIX, ProbeSpec, Span, answer_span, open_braces, opens_brace
+from cgr.records import Token
+from tests.support import spec, tokens_of
+
+SHAPES: list[tuple[str, list[tuple[str, float]], str, list[float], bool]] = [
+    ("a digit and a brace", [("5", 0.8), ("}", 0.1)], "5", [0.8], True),
+    ("glued in front", [("5}", 0.8)], "5", [0.8], True),
+    ("glued behind", [("12", 0.8), ("}$", 0.1)], "12", [0.8], True),
+    ("brace, stop, new line", [("12", 0.8), ("}.\n", 0.1)], "12", [0.8], True),
+    ("brace and paragraph", [("12", 0.8), ("}\n\n", 0.1)], "12", [0.8], True),
+    ("content, brace and more", [("1", 0.9), ("2}$", 0.7), ("x", 0.1)], "12", [0.9, 0.7], True),
+    ("what follows the brace is not read", [("5", 0.8), ("}", 0.1), ("6", 0.01), ("}", 0.01)], "5", [0.8], True),
+    ("three digits", [("1", 0.9), ("2", 0.8), ("3", 0.7), ("}", 0.1)], "123", [0.9, 0.8, 0.7], True),
+    ("empty", [("}", 0.9)], "", [], True),
+    ("empty, glued", [("}.\n", 0.9)], "", [], True),
+    ("only white space", [(" ", 0.9), ("}", 0.9)], "", [], True),
+    ("nothing decoded", [], "", [], False),
+    ("unclosed", [("1", 0.9), ("2", 0.8)], "12", [0.9, 0.8], False),
+    (
+        "a fraction",
+        [("\\frac", 0.9), ("{", 0.8), ("1", 0.7), ("}{", 0.6), ("2", 0.5), ("}}", 0.4)],
+        "\\frac{1}{2}",
+        [0.9, 0.8, 0.7, 0.6, 0.5, 0.4],
+        True,
+    ),
+    ("a fraction, its last brace apart", [("\\frac{1}{2}", 0.9), ("}", 0.1)], "\\frac{1}{2}", [0.9], True),
+    ("a fraction that is not closed", [("\\frac{1}{2", 0.9), ("}", 0.8)], "\\frac{1}{2}", [0.9, 0.8], False),
+    ("white space around", [(" ", 0.2), ("4", 0.9), (" ", 0.3), ("}", 0.1)], "4", [0.9], True),
+    ("white space inside a token", [(" 4 ", 0.9), ("}", 0.1)], "4", [0.9], True),
+    ("white space before the brace", [("4", 0.9), (" }", 0.1)], "4", [0.9], True),
+    ("half a character", [("4", 0.9), ("", 0.6), ("°", 0.7), ("}", 0.1)], "4°", [0.9, 0.6, 0.7], True),
+]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "answer", "counted", "closed"), [row[1:] for row in SHAPES], ids=[row[0] for row in SHAPES]
+)
+def test_shapes(pieces: list[tuple[str, float]], answer: str, counted: list[float], closed: bool) -> None:
+    span = answer_span(tokens_of(*pieces))
+    assert (span.answer, span.closed) == (answer, closed)
+    assert span.probabilities == pytest.approx(counted)
+
+
+UNOPENED: list[tuple[str, list[tuple[str, float]], str, list[float], bool]] = [
+    ("the brace apart", [("{", 0.2), ("5", 0.8), ("}", 0.1)], "5", [0.8], True),
+    ("the brace glued", [("{5", 0.8), ("}", 0.1)], "5", [0.8], True),
+    ("all in one", [("{5}$", 0.8)], "5", [0.8], True),
+    ("white space first", [(" ", 0.2), ("{", 0.2), ("5}", 0.8)], "5", [0.8], True),
+    ("never opened", [("5", 0.8), ("}", 0.1)], "", [], False),
+    ("nested", [("{", 0.2), ("x^{2}", 0.8), ("}", 0.1)], "x^{2}", [0.8], True),
+]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "answer", "counted", "closed"), [row[1:] for row in UNOPENED], ids=[row[0] for row in UNOPENED]
+)
+def test_a_prefix_that_ends_in_boxed(
+    pieces: list[tuple[str, float]], answer: str, counted: list[float], closed: bool
+) -> None:
+    """The first brace that is decoded opens the answer."""
+    span = ProbeSpec(prefix="**Final Answer**\n\\boxed").span(tokens_of(*pieces))
+    assert (span.answer, span.closed) == (answer, closed)
+    assert span.probabilities == pytest.approx(counted)
+
+
+texts = st.text(alphabet="{}{}0123 \nax\\$.é", max_size=24)
+
+
+@st.composite
+def cut_texts(draw: st.DrawFn) -> tuple[str, list[str]]:
+    """A text, and the same text cut into tokens at random places."""
+    text = draw(texts)
+    cuts = sorted(draw(st.sets(st.integers(1, max(len(text) - 1, 1)))) if text else set())
+    edges = [0, *(cut for cut in cuts if cut < len(text)), len(text)]
+    return text, [text[a:b] for a, b in pairwise(edges)] if text else []
+
+
+@given(cut_texts(), st.booleans())
+def test_the_span_does_not_depend_on_the_cuts(cut: tuple[str, list[str]], opened: bool) -> None:
+    text, pieces = cut
+    by_pieces = answer_span(tokens_of(*pieces), opened)
+    by_characters = answer_span(tokens_of(*text), opened)
+    whole = answer_span(tokens_of(text), opened)
+    assert (by_pieces.answer, by_pieces.closed) == (by_characters.answer, by_characters.closed)
+    assert (whole.answer, whole.closed) == (by_characters.answer, by_characters.closed)
+
+
+def inside(text: str) -> tuple[int, bool]:
+    """Where the answer in a text ends: the first place where more braces closed than opened."""
+    for end in range(len(text)):
+        if text[: end + 1].count("}") > text[: end + 1].count("{"):
+            return end, True
+    return len(text), False
+
+
+@given(texts)
+def test_the_first_unbalanced_brace_closes(text: str) -> None:
+    end, closed = inside(text)
+    span = answer_span(tokens_of(*text))
+    assert (span.answer, span.closed) == (text[:end].strip(), closed)
+    if closed:
+        assert span.answer.count("{") == span.answer.count("}")
+
+
+@given(cut_texts())
+def test_tokens_count_for_their_content_inside_the_answer(cut: tuple[str, list[str]]) -> None:
+    text, pieces = cut
+    end, _ = inside(text)
+    starts = [sum(map(len, pieces[:number])) for number in range(len(pieces))]
+    holds = [bool(piece[: max(end - start, 0)].strip()) for start, piece in zip(starts, pieces, strict=True)]
+    tokens = [Token(number, piece, math.log((number + 1) / 100)) for number, piece in enumerate(pieces)]
+    expected = [(number + 1) / 100 for number, counts in enumerate(holds) if counts]
+    assert answer_span(tokens).probabilities == pytest.approx(expected)
+
+
+@given(cut_texts(), cut_texts())
+def test_nothing_after_the_brace_is_read(before: tuple[str, list[str]], after: tuple[str, list[str]]) -> None:
+    tokens = tokens_of(*before[1], "}" * (before[0].count("{") + 1))
+    span = answer_span(tokens)
+    assert span.closed
+    assert answer_span((*tokens, *tokens_of(*after[1]))) == span
+
+
+@given(texts)
+def test_open_braces_are_never_negative(text: str) -> None:
+    assert open_braces(text) >= 0
+    assert open_braces(text + "{") == open_braces(text) + 1
+    assert open_braces(text + "}") == max(open_braces(text) - 1, 0)
+
+
+@pytest.mark.parametrize("prefix", [PREFIX, "\\boxed", "\n**Final Answer**\n\\boxed ", "{", "so {a} = {"])
+def test_prefixes_that_can_be_closed(prefix: str) -> None:
+    assert opens_brace(prefix)
+    assert ProbeSpec(prefix=prefix).prefix == prefix
+
+
+@pytest.mark.parametrize("prefix", ["", "Final Answer: ", "\\boxed{}", "\\boxed}", "boxed"])
+def test_prefixes_that_cannot(prefix: str) -> None:
+    with pytest.raises(UsageError, match="could never be closed") as caught:
+        ProbeSpec(prefix=prefix)
+    assert "\\boxed{" in caught.value.hint
+
+
+def test_the_defaults() -> None:
+    assert PREFIX == "Final Answer: \\boxed{"
+    assert (INTEGER_TOKENS, MAX_TOKENS) == (4, 32)
+    assert ProbeSpec() == ProbeSpec(PREFIX, 32, "min", "never")
+
+
+def test_what_a_spec_refuses() -> None:
+    with pytest.raises(UsageError, match="at least one token"):
+        ProbeSpec(max_answer_tokens=0)
+    with pytest.raises(UnknownName, match="aggregate"):
+        ProbeSpec(aggregate="median")
+    with pytest.raises(UnknownName, match="close-think"):
+        ProbeSpec(close_think="sometimes")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("policy", "at_a_probe", "at_the_end"), [("never", False, False), ("always", True, True), ("auto", False, True)]
+)
+def test_close_think(policy: str, at_a_probe: bool, at_the_end: bool) -> None:
+    asked = spec(close_think=policy)
+    assert (asked.closes(final=False), asked.closes(final=True)) == (at_a_probe, at_the_end)
+
+
+def test_decoding_is_done_when_closed_or_full() -> None:
+    done = spec(max_answer_tokens=3).done()
+    assert not done(tokens_of("1"))
+    assert done(tokens_of("1", "}"))
+    assert not done(tokens_of("1", "2"))
+    assert done(tokens_of("1", "2", "3"))
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "cuts"), [("min", True), ("product", True), ("mean", False), ("geometric-mean", False)]
+)
+def test_a_low_token_is_enough_where_certainty_can_only_fall(aggregate: str, cuts: bool) -> None:
+    low = tokens_of(("1", 0.4))
+    assert spec(aggregate=aggregate).done(0.9)(low) == cuts
+    assert not spec(aggregate=aggregate).done(None)(low)
+    assert not spec(aggregate=aggregate).done(0.3)(low)
+    assert not spec(aggregate=aggregate).done(0.9)(tokens_of((" ", 0.4)))
+
+
+def test_reading_a_probe() -> None:
+    probe = spec().read(8, tokens_of(("4", 0.9), ("2", 0.7), ("}", 0.2)))
+    assert (probe.at, probe.answer, probe.closed, probe.bound, probe.decoded) == (8, "42", True, False, 3)
+    assert probe.certainty == pytest.approx(0.7)
+    assert probe.valid
+
+
+@pytest.mark.parametrize(
+    ("pieces", "ended", "bound", "decoded"),
+    [
+        (["4"], False, True, 1),  # cut short
+        (["4"], True, False, 2),  # the model ended its turn instead of closing; that token was decoded too
+        (["4", "2", "1", "7"], False, False, 4),  # L is reached
+    ],
+)
+def test_an_answer_that_did_not_close(pieces: list[str], ended: bool, bound: bool, decoded: int) -> None:
+    probe = spec().read(8, tokens_of(*pieces), ended)
+    assert (probe.closed, probe.bound, probe.decoded, probe.valid) == (False, bound, decoded, False)
+
+
+def test_a_span_is_a_value() -> None:
+    assert answer_span([Token(1, "5}", 0.0)]) == Span("5", (1.0,), True)

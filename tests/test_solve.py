@@ -1,0 +1,169 @@
+"""`cgr.solve` and its kin, on the embedded model."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+import cgr
+from cgr import Decided, Event, Model, Probed, Solution, Thinking
+from cgr.errors import DoesNotFit, MissingCapability, ModelNotFound, NotAModel, UnknownName, UsageError
+from cgr.rules import base
+from cgr.solve import EMBEDDED, find_model
+from tests.support import JSON_KEYS, QUESTION, gist
+
+
+def test_one_call() -> None:
+    events: list[Event] = []
+    solution = cgr.solve(QUESTION, budget=64, interval=16, on_event=events.append)
+    assert isinstance(solution, Solution)
+    assert (solution.question, solution.model, solution.engine) == (QUESTION, "embedded", "llama.cpp")
+    assert (solution.rule, solution.threshold, solution.interval, solution.budget) == ("cgr", 0.99, 16, 64)
+    assert solution.stop_cause in ("certainty", "end_of_thinking", "budget")
+    assert 0 <= solution.certainty <= 1
+    assert solution.thinking_tokens <= 64
+    assert solution.probe_tokens == sum(probe.decoded for probe in solution.probes)
+    assert {type(event) for event in events} == {Thinking, Probed, Decided}
+
+
+async def test_asynchronously(model: Model) -> None:
+    alone = await cgr.asolve(QUESTION, budget=64)
+    assert gist(alone) == gist(await model.asolve(QUESTION, budget=64))
+
+
+def test_a_model_for_many_questions() -> None:
+    with cgr.open_model() as model:
+        first, again = (model.solve(QUESTION, budget=32, interval=16) for _ in range(2))
+    assert gist(first) == gist(again)
+
+
+async def test_defaults_are_the_models_own(model: Model) -> None:
+    info = model.engine.info
+    solution = await model.asolve(QUESTION, rule="no-thinking")
+    assert (solution.interval, solution.budget) == (info.interval, info.budget)
+    assert solution.thinking_tokens == 0
+    assert solution.thinking == ""
+
+
+async def test_the_summary_is_what_json_prints(model: Model) -> None:
+    solution = await model.asolve(QUESTION, budget=64, interval=16)
+    summary = json.loads(json.dumps(solution.summary()))
+    assert summary.keys() >= JSON_KEYS
+    assert len(summary["probes"]) == len(solution.probes) > 0
+    for shown, probe in zip(summary["probes"], solution.probes, strict=True):
+        assert (shown["at"], shown["answer"], shown["closed"]) == (probe.at, probe.answer, probe.closed)
+        assert shown["certainty"] == probe.certainty
+
+
+async def test_a_solution_round_trips(model: Model) -> None:
+    solution = await model.asolve(QUESTION, budget=48, interval=16)
+    assert Solution.from_json(solution.to_json()) == solution
+
+
+async def test_a_sure_probe_stops(model: Model) -> None:
+    """At a threshold below what is seen at the first closed probe, it stops there and decodes nothing more."""
+    watched = await model.asolve(QUESTION, rule="only-watches", budget=128)
+    sure = [probe for probe in watched.probes if probe.closed and probe.answer]
+    if not sure:
+        pytest.skip("this model closes no answer so early")
+    solution = await model.asolve(QUESTION, threshold=sure[0].certainty / 2, budget=128)
+    assert (solution.stop_cause, solution.answer_tokens) == ("certainty", 0)
+    assert solution.thinking_tokens == solution.probes[-1].at <= sure[0].at
+    assert watched.thinking.startswith(solution.thinking)
+
+
+async def test_abstention(model: Model) -> None:
+    options: dict[str, Any] = {"rule": "fixed-budget", "budget": 16, "threshold": 1.0, "max_answer_tokens": 1}
+    kept = await model.asolve(QUESTION, **options, at_budget="abstain")
+    given = await model.asolve(QUESTION, **options)
+    assert (kept.abstained, kept.answer) == (True, None)
+    assert (given.abstained, given.answer is None) == (False, False)
+    assert kept.certainty == pytest.approx(given.certainty, abs=1e-5)
+
+
+async def test_close_think_asks_another_question(
+    model: Model,
+) -> None:
+    never, always = [
+        await model.asolve(QUESTION, rule="only-watches", budget=48, close_think=policy) for policy in ("never", "always")
+    ]
+    assert always.thinking == never.thinking
+    assert len(always.probes[0].suffix_ids) == len(never.probes[0].suffix_ids) + 1
+
+
+async def test_a_prefix_of_ones_own(model: Model) -> None:
+    solution = await model.asolve(QUESTION, rule="only-watches", budget=48, prefix="\\boxed{")
+    assert {probe.suffix for probe in solution.probes} == {"\\boxed{"}
+
+
+async def test_a_loop_is_running_already(model: Model) -> None:
+    with pytest.raises(UsageError, match="event loop running") as caught:
+        model.solve(QUESTION)
+    assert "await model.asolve" in caught.value.hint
+
+
+async def test_overlap_must_be_asked_for_when_opening() -> None:
+    async with cgr.open_model() as plain:
+        with pytest.raises(UsageError, match="opened without overlap"):
+            await plain.asolve(QUESTION, overlap=True, budget=32)
+
+
+async def test_what_a_rule_needs_and_the_engine_lacks(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said at once, and costs no slot: as many questions as before still fit."""
+    monkeypatch.setattr(base, "_rules", dict(base._rules))
+
+    @cgr.rule("needs-the-impossible")
+    @dataclass(frozen=True, kw_only=True)
+    class NeedsTheImpossible(cgr.Rule):
+        """Needs what nobody has."""
+
+        needs: ClassVar[frozenset[str]] = frozenset({"clairvoyance"})
+
+    for _ in range(3):
+        with pytest.raises(MissingCapability, match=r"needs 'clairvoyance', which llama\.cpp does not give"):
+            await model.asolve(QUESTION, rule="needs-the-impossible", budget=32)
+    assert (await model.asolve(QUESTION, rule="no-thinking")).thinking_tokens == 0
+
+
+async def test_what_does_not_fit(model: Model) -> None:
+    context = model.engine.info.context
+    with pytest.raises(DoesNotFit, match="does not fit"):
+        await model.asolve(QUESTION, budget=context + 1)
+    with pytest.raises(DoesNotFit, match="The question takes"):
+        await model.asolve(QUESTION, budget=context - 8)
+
+
+async def test_unknown_options_are_refused(model: Model) -> None:
+    with pytest.raises(UnknownName, match="'treshold'"):
+        await model.asolve(QUESTION, treshold=0.9)
+    with pytest.raises(UsageError, match="question is empty"):
+        await model.asolve(" ")
+
+
+def test_models_that_are_none(tmp_path: Path) -> None:
+    (tmp_path / "text.gguf").write_text("hello")
+    with pytest.raises(NotAModel, match="not a GGUF"):
+        cgr.open_model(str(tmp_path / "text.gguf"))
+    with pytest.raises(NotAModel, match="cannot be read"):
+        cgr.open_model(str(tmp_path))
+    for name in ("nothing", str(tmp_path / "none.gguf"), "x" * 5000, "../nothing"):
+        with pytest.raises(ModelNotFound, match="There is no model"):
+            cgr.open_model(name)
+    with pytest.raises(UsageError, match="0 sessions"):
+        cgr.open_model(sessions=0)
+
+
+def test_the_embedded_model_by_name() -> None:
+    assert find_model(EMBEDDED) == find_model(None)
+    assert find_model(None).stat().st_size < 25 * 2**20
+
+
+def test_closing_twice_is_no_harm() -> None:
+    model = cgr.open_model()
+    model.solve(QUESTION, rule="no-thinking")
+    model.close()
+    model.close()

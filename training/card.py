@@ -1,0 +1,156 @@
+"""Measure the embedded model on unseen problems and write its card: `make model-card`.
+
+Everything is recorded by the lab itself (a run of `arithmetic` questions with probes on the way) and scored by it, so the
+figures are those that `cgr generate`, `cgr probe` and `cgr report` give. Interrupted, it goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import cgr
+from cgr.lab import scores
+from cgr.lab.columns import Columns
+from cgr.lab.decisions import at_budget, first_sure
+from cgr.lab.progress import Progress
+from cgr.lab.questions import load_questions
+from cgr.lab.selective import Selective, selective
+from cgr.lab.store import Store
+from cgr.lab.traces import Plan, generate
+from training import card_figures, card_text
+
+THRESHOLDS = (0.96, 0.97, 0.98, 0.99)
+
+
+@dataclass(frozen=True)
+class Card:
+    """All figures of the card."""
+
+    problems: int
+    accuracy: float
+    by_family_and_level: dict[str, dict[int, float]]
+    at_budget: float
+    mean_tokens: float
+    certainty_before: float
+    over_budget: list[dict[str, float]]
+    thresholds: list[dict[str, float]]
+    grade: dict[str, float]
+    probes: Selective
+    needed: dict[str, float]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--problems", type=int, default=360)
+    parser.add_argument("--seed", type=int, default=2026, help="which unseen problems")
+    parser.add_argument("--run", type=Path, default=Path("runs/card"))
+    parser.add_argument("--out", type=Path, default=Path("docs"))
+    parser.add_argument("--model", default=None, help="another .gguf file")
+    options = parser.parse_args()
+    questions = load_questions("arithmetic", limit=options.problems, seed=options.seed)
+    plan = Plan(questions, seeds=1, source="arithmetic", probe=True, written_tokens=0)
+    generate(options.run, plan, cgr.open_model(options.model, sessions=8), sessions=8, progress=Progress())
+    with Store.open(options.run) as store:
+        columns = Columns.of(store.recorded(), store.info())
+    before = asyncio.run(certainty_before([question.text for question in questions], options.model))
+    card = measure(columns, before)
+    (options.out / "images").mkdir(parents=True, exist_ok=True)
+    card_figures.draw(columns, card.probes, options.out / "images" / "model-card.png")
+    (options.out / "model-card.md").write_text(card_text.write(card))
+    (options.out / "model-card.json").write_text(json.dumps(as_json(card), indent=1) + "\n")
+    print(card_text.write(card))
+
+
+async def certainty_before(texts: list[str], model: str | None) -> float:
+    """The mean certainty of an answer given before any thinking."""
+    async with cgr.open_model(model, sessions=8) as loaded:
+        work = (loaded.asolve(text, rule="no-thinking") for text in texts)
+        return float(np.mean([solution.certainty for solution in await asyncio.gather(*work)]))
+
+
+def measure(columns: Columns, before: float) -> Card:
+    probes = columns.present
+    return Card(
+        problems=len(columns),
+        accuracy=float(columns.final_right.mean()),
+        by_family_and_level=_by_kind(columns),
+        at_budget=float((~columns.ended).mean()),
+        mean_tokens=float(columns.natural.mean()),
+        certainty_before=before,
+        over_budget=[_at(columns, int(step)) for step in columns.steps[1::2]],
+        thresholds=[_row(columns, threshold) for threshold in THRESHOLDS],
+        grade=_grade(columns),
+        probes=selective(columns.certainty[probes], columns.right[probes]),
+        needed=_needed(columns),
+    )
+
+
+def _by_kind(columns: Columns) -> dict[str, dict[int, float]]:
+    kinds = [name.split("-")[2:] for name in columns.questions]
+    right: dict[str, dict[int, list[bool]]] = {}
+    for index, correct in zip(columns.question, columns.final_right, strict=True):
+        family, level = kinds[index]
+        right.setdefault(family, {}).setdefault(int(level), []).append(bool(correct))
+    return {family: {level: float(np.mean(r)) for level, r in sorted(levels.items())} for family, levels in right.items()}
+
+
+def _at(columns: Columns, budget: int) -> dict[str, float]:
+    """Accuracy with this budget, and the mean certainty of the answers then given."""
+    decided = at_budget(columns, budget)
+    living = int((columns.natural >= budget).sum())
+    return {
+        "budget": budget,
+        "accuracy": float(decided.right.mean()),
+        "certainty": float(decided.certainty.mean()),
+        "living": living,
+    }
+
+
+def _row(columns: Columns, threshold: float) -> dict[str, float]:
+    decided = first_sure(columns, threshold)
+    compared, saved = scores.compare(columns, decided.right), scores.savings(columns, decided)
+    assert compared.diff_points is not None
+    return {
+        "threshold": threshold,
+        "accuracy": float(decided.right.mean()),
+        "diff_points": compared.diff_points,
+        "fired": decided.fired / len(columns),
+        "gross": saved.share,
+        "net": saved.net_share,
+    }
+
+
+def _grade(columns: Columns) -> dict[str, float]:
+    """Grade at penalty 1: everything answered, against abstaining when unsure at .99."""
+    threshold, steps = 0.99, columns.steps
+    curve = scores.grade_over_budget(columns, first_sure(columns, threshold), threshold, 1.0, steps)
+    baseline = scores.grade(columns, columns.final_right, 1.0)
+    assert baseline is not None
+    best = int(np.argmax(curve))
+    return {"baseline": baseline, "final": float(curve[-1]), "max": float(curve[best]), "step": float(steps[best])}
+
+
+def _needed(columns: Columns) -> dict[str, float]:
+    """From where the answer is right for good, against where the thinking ends; over traces that end right."""
+    first = card_figures.right_for_good(columns)
+    solved = columns.final_right
+    return {
+        "traces": float(solved.sum()),
+        "needed": float(first[solved].mean()),
+        "natural": float(columns.natural[solved].mean()),
+    }
+
+
+def as_json(card: Card) -> dict[str, Any]:
+    return {**vars(card), "probes": card.probes.to_dict()}
+
+
+if __name__ == "__main__":
+    main()

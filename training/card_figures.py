@@ -1,0 +1,65 @@
+"""The picture on the model card: four panels from the same run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from numpy.typing import NDArray
+
+from cgr.lab.columns import Columns
+from cgr.lab.decisions import at_budget
+from cgr.lab.selective import Selective
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"
+
+
+def draw(columns: Columns, probes: Selective, path: Path) -> None:
+    figure, panels = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+    _over_budget(panels[0], columns)
+    _reliability(panels[1], probes)
+    _need(panels[2], columns)
+    for panel in panels:
+        panel.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def _over_budget(panel: plt.Axes, columns: Columns) -> None:
+    steps = columns.steps
+    decided = [at_budget(columns, int(step)) for step in steps]
+    panel.plot(steps, [d.right.mean() for d in decided], color=BLUE)
+    panel.plot(steps, [d.certainty.mean() for d in decided], color=ORANGE)
+    panel.annotate("accuracy", (steps[-1], decided[-1].right.mean()), color=BLUE, ha="right", va="bottom")
+    panel.annotate(
+        "mean certainty", (steps[len(steps) // 3], decided[len(steps) // 3].certainty.mean()), color=ORANGE, va="top"
+    )
+    panel.set(title="With a smaller budget", xlabel="thinking tokens", ylim=(0, 1))
+
+
+def _reliability(panel: plt.Axes, probes: Selective) -> None:
+    bins = [part for part in probes.reliability if part.count]
+    panel.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle="--")
+    panel.plot([b.certainty for b in bins], [b.accuracy for b in bins], color=BLUE, marker="o")
+    panel.set(title="A certainty and how often it is right", xlabel="certainty", ylabel="right", xlim=(0, 1), ylim=(0, 1))
+
+
+def _need(panel: plt.Axes, columns: Columns) -> None:
+    solved = columns.final_right
+    first = right_for_good(columns)
+    panel.scatter(first[solved], columns.natural[solved], s=12, color=BLUE, alpha=0.5, linewidths=0)
+    top = columns.limit
+    panel.plot([0, top], [0, top], color=GREY, linewidth=1, linestyle="--")
+    panel.set(title="When it knew, and when it stopped", xlabel="right for good after", ylabel="thinking ended after")
+
+
+def right_for_good(columns: Columns) -> NDArray[np.int64]:
+    """The first probe of each trace from which on every probe is right; where there is none, the end."""
+    right = np.where(columns.present, columns.right, True)
+    for_good = np.logical_and.accumulate(right[:, ::-1], axis=1)[:, ::-1] & columns.present
+    first = columns.at[np.arange(len(columns)), for_good.argmax(axis=1)]
+    return np.where(for_good.any(axis=1), first, columns.natural)
