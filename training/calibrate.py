@@ -25,15 +25,15 @@ from training.optimizer import optimizers
 from training.sample import think
 from training.train import TOKENS_PER_STEP, documents_for, save, start, train_step
 
-AT_ONCE = 128
-CUTS = 16
+AT_ONCE = 256
+CUTS = 24
 TEMPERATURE = 0.6
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="the training folder")
-    parser.add_argument("--problems", type=int, default=4096)
+    parser.add_argument("--problems", type=int, default=1536)
     parser.add_argument("--lr", type=float, default=0.0003)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--mix", type=float, default=0.3, help="share of written-out documents")

@@ -10,7 +10,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
-from cgr.errors import UnknownName
+from cgr.errors import UnknownName, UsageError
 from cgr.records import Decision, Probe, StopCause
 from cgr.rules import STOP, KeepThinking, Rule, Seen
 
@@ -94,6 +94,10 @@ def reason(rule: Rule, budget: int, abstention: Abstention = Abstention()) -> Ge
             if not isinstance(action, KeepThinking):
                 return (yield from _answer(seen, "end_of_thinking", abstention, over=True, eos=thought.eos))
             written = cast(int, (yield Append(action.text, limit - seen.at)))
+            if not written:
+                raise UsageError(
+                    f"The rule {rule.name!r} keeps thinking by writing nothing.", "Give it some text to write."
+                )
             seen = replace(seen, at=seen.at + written, forced=seen.forced + 1)
         if due <= seen.at < limit:
             seen = yield from _probe(rule, seen)

@@ -28,7 +28,7 @@ FLAGS = (
     "--remote-debugging-pipe",
 )
 DRAWN = """new Promise((done) => {
-  const look = () => document.documentElement.dataset.drawn === "yes" ? setTimeout(() => done(true), 0) : setTimeout(look, 5);
+  const look = () => document.documentElement.dataset.drawn === "yes" ? done(true) : setTimeout(look, 5);
   look();
 })"""
 # The browser reads commands from descriptor 3 and answers on 4; ours may have those numbers, so they step aside first.
@@ -153,9 +153,7 @@ class Browser:
         return [params["request"]["url"] for params in wanted]
 
     def resize(self, width: int, height: int) -> None:
-        self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
-        )
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
 
     def media(self, kind: str = "", scheme: str = "light") -> None:
         """`print` or the screen, dark or light."""

@@ -1,52 +1,26 @@
-"""Recipes: those of the paper as it has them, their plans, what is refused, and the embedded one really carried out."""
+"""Recipes: those of the paper as it has them, what is refused, and the embedded one really carried out."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cgr.cli.main import run
+from cgr.engines.scripted import ScriptedEngine
+from cgr.lab.config import Asking, OtherConfiguration, ProbeSet
 from cgr.lab.experiment import Experiment
-from cgr.lab.forecast import SIZES, described, duration, forecast
-from cgr.lab.questions import SOURCES
+from cgr.lab.forecast import described, forecast
+from cgr.lab.progress import Progress
 from cgr.lab.recipes import Recipe, read_recipe
+from cgr.lab.recording import RecordedTrace
 from cgr.lab.store import Store
+from cgr.records import Probe
+from tests.lab.recipes import FILES, FOLDER, MODELS, cgr, modules_of
 from tests.support import command
-
-FOLDER = Path(__file__).parents[2] / "recipes"
-FILES = sorted(FOLDER.glob("*.toml"))
-MODELS = {
-    "deepseek-r1-distill-qwen-14b": "deepseek-ai/DeepSeek-R1-Distill-Qwen-14B",
-    "deepseek-r1-distill-llama-70b": "deepseek-ai/DeepSeek-R1-Distill-Llama-70B",
-    "phi-4-reasoning-plus": "microsoft/Phi-4-reasoning-plus",
-}
-Said = tuple[int, str, str]
-Cgr = Callable[..., Said]
-
-
-@pytest.fixture
-def cgr(capsys: pytest.CaptureFixture[str]) -> Cgr:
-    """The command without a process of its own: its exit code, and what it said where."""
-
-    def call(*arguments: str) -> Said:
-        code = run([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
-
-
-def modules_of(*arguments: str) -> set[str]:
-    """Everything that the command imports."""
-    done = command(*arguments, env={"PYTHONPROFILEIMPORTTIME": "1"})
-    return {line.rsplit("|", 1)[1].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
-
 
 # Those that come with cgr
 
@@ -96,115 +70,6 @@ def test_every_key_is_documented() -> None:
     assert documented == {field.name for field in fields(Recipe)} - {"name"}
 
 
-# Plans
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_the_plan_of_the_paper(name: str, cgr: Cgr) -> None:
-    code, out, err = cgr("run", FOLDER / f"{name}.toml", "--dry-run", "--json")
-    assert (code, err) == (0, "")
-    plan = json.loads(out)
-    assert (plan["questions"], plan["seeds"], plan["traces"]) == (30, 64, 1920)
-    assert plan["thinking_tokens"] == 1920 * 32_000
-    assert plan["probes"] == 1920 * 31
-    assert plan["probe_tokens"] == 1920 * 31 * 4
-    assert plan["reread_tokens"] == 1920 * 31_000
-    assert plan["requests"] == 1920 * (1000 + 31 + 1 + 1)
-    assert plan["seconds"] > 3600
-    assert plan["run"] == f"runs/{name}"
-
-
-@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
-def test_the_plan_as_a_table(path: Path, cgr: Cgr) -> None:
-    code, out, err = cgr("run", path, "--dry-run")
-    assert (code, err) == (0, "")
-    plan = forecast(read_recipe(path))
-    for number in (plan.traces, plan.requests, plan.thinking_tokens, plan.probes, plan.probe_tokens):
-        assert f" {number:,} " in out
-    assert (f"server: {plan.server}\n" in out) is (path.stem in MODELS)
-    assert re.search(r"^time .* at most, at [\d,]+ tokens a second$", out, re.MULTILINE)
-
-
-@pytest.mark.parametrize("name", ["embedded", "phi-4-reasoning-plus"])
-def test_a_plan_loads_no_model_and_no_data_set(name: str, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    modules = modules_of("run", str(FOLDER / f"{name}.toml"), "--dry-run", "--out", str(out))
-    assert "cgr.lab.forecast" in modules
-    assert not modules & {"xllamacpp", "datasets", "huggingface_hub", "matplotlib.figure"}
-    assert not out.exists()
-
-
-def test_a_plan_by_hand() -> None:
-    recipe = Recipe(
-        name="x", questions="arithmetic", limit=5, seeds=3, budget=100, interval=30, written_tokens=0, tokens_per_second=10
-    )
-    plan = forecast(recipe)
-    assert (plan.traces, plan.thinking_tokens, plan.probes, plan.probe_tokens) == (15, 1500, 45, 180)
-    assert plan.requests == 15 * (4 + 3 + 1)
-    assert plan.reread_tokens == 15 * 90
-    assert plan.seconds == (1500 + 180 + 60) / 10
-    assert forecast(replace(recipe, prefill_tokens_per_second=5)).seconds == (1500 + 180 + 60) / 10 + 1350 / 5
-    assert forecast(replace(recipe, probe="on-the-way")).reread_tokens == 0
-    assert forecast(replace(recipe, tokens_per_second=None)).seconds is None
-
-
-@pytest.mark.parametrize(("budget", "interval", "probes"), [(96, 32, 2), (97, 32, 3), (32, 32, 0), (10, 32, 0)])
-def test_probes_lie_below_the_budget(budget: int, interval: int, probes: int) -> None:
-    recipe = Recipe(name="x", questions="arithmetic", limit=1, seeds=1, budget=budget, interval=interval)
-    assert forecast(recipe).probes == probes
-
-
-def test_the_plan_of_a_file_of_ones_own(tmp_path: Path) -> None:
-    path = tmp_path / "mine.jsonl"
-    path.write_text('{"q": "What is 1/2 + 1/3?", "a": "\\\\frac{5}{6}"}\n{"q": "And 1/4 + 1/4?", "a": "\\\\frac{1}{2}"}\n')
-    recipe = Recipe(
-        name="x", questions=str(path), fields={"text": "q", "gold": "a"}, model="ORG/NAME", seeds=1, budget=64, interval=32
-    )
-    plan = forecast(recipe)
-    assert (plan.questions, plan.probes, plan.probe_tokens) == (2, 2, 2 * 32)
-
-
-def test_what_is_left_open_is_the_models_own_or_the_papers() -> None:
-    embedded = forecast(Recipe(name="x", questions="arithmetic"))
-    own = described("embedded")
-    assert (embedded.budget, embedded.interval, embedded.questions, embedded.seeds) == (own.budget, own.interval, 30, 64)
-    unseen = forecast(Recipe(name="x", questions="math500", model="ORG/NAME"))
-    assert (unseen.budget, unseen.interval, unseen.questions) == (32_000, 1000, 500)
-
-
-def test_the_size_of_every_named_set_is_known() -> None:
-    assert SIZES.keys() == SOURCES.keys()
-    assert forecast(Recipe(name="x", questions="aime2025", limit=40, model="ORG/NAME")).questions == 30
-
-
-def test_options_change_the_plan(cgr: Cgr) -> None:
-    path = FOLDER / "phi-4-reasoning-plus.toml"
-    more = ("--model", "embedded", "--seeds", "2", "--limit", "3", "--tokens-per-second", "640", "--out", "there")
-    changed = ("run", path, "--dry-run", "--json", *more)
-    code, out, err = cgr(*changed)
-    assert code == 2, "a budget of 32000 does not fit the embedded model"
-    assert "does not fit" in err
-    code, out, err = cgr("run", FOLDER / "embedded.toml", "--dry-run", "--json", *more[2:])
-    plan = json.loads(out)
-    assert (plan["traces"], plan["tokens_per_second"], plan["run"]) == (6, 640, "there")
-    assert plan["seconds"] > plan["thinking_tokens"] / 640
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [
-        (0.2, "1 s"),
-        (12, "12 s"),
-        (240, "4 min"),
-        (25_560, "7 h 6 min"),
-        (86_400 * 2 + 10_800, "2 d 3 h"),
-        (3599, "1 h 0 min"),
-    ],
-)
-def test_durations(seconds: float, said: str) -> None:
-    assert duration(seconds) == said
-
-
 # What is refused
 
 
@@ -240,7 +105,7 @@ def test_durations(seconds: float, said: str) -> None:
     ],
 )
 @pytest.mark.parametrize("dry", [True, False])
-def test_a_bad_recipe_is_refused_by_name(text: str, said: str, hint: str, dry: bool, cgr: Cgr, tmp_path: Path) -> None:
+def test_a_bad_recipe_is_refused_by_name(text: str, said: str, hint: str, dry: bool, tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"
     path.write_text(text)
     code, out, err = cgr("run", path, "--out", tmp_path / "run", *(["--dry-run"] if dry else []))
@@ -253,7 +118,7 @@ def test_a_bad_recipe_is_refused_by_name(text: str, said: str, hint: str, dry: b
     assert not (tmp_path / "run").exists()
 
 
-def test_files_that_are_no_recipes(cgr: Cgr, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_are_no_recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert cgr("run", "nothing.toml")[::2] == (
         2,
@@ -274,7 +139,7 @@ def test_files_that_are_no_recipes(cgr: Cgr, tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_server_cannot_be_used_yet_and_that_is_said(name: str, cgr: Cgr, tmp_path: Path) -> None:
+def test_a_server_cannot_be_used_yet_and_that_is_said(name: str, tmp_path: Path) -> None:
     code, out, err = cgr("run", FOLDER / f"{name}.toml", "--out", tmp_path / "run")
     assert (code, out) == (2, "")
     assert err.splitlines() == [
@@ -291,7 +156,7 @@ def test_another_model_needs_no_server() -> None:
     assert (recipe.budget, recipe.seeds) == (32_000, 64)
 
 
-def test_a_speed_without_a_plan_is_refused(cgr: Cgr) -> None:
+def test_a_speed_without_a_plan_is_refused() -> None:
     code, _, err = cgr("run", FOLDER / "embedded.toml", "--tokens-per-second", "5")
     assert (code, err.splitlines()[0]) == (2, "error: --tokens-per-second is for the plan.")
 
@@ -341,7 +206,7 @@ def test_the_embedded_recipe_thinks_probes_and_reports(small: Path, carried_out:
 
 
 def test_another_temperature_is_refused_before_a_model_is_loaded(
-    small: Path, carried_out: tuple[Path, dict[str, Any]], cgr: Cgr, tmp_path: Path
+    small: Path, carried_out: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
     warmer = tmp_path / "warmer.toml"
     warmer.write_text(small.read_text().replace("temperature = 0.6", "temperature = 1"))
@@ -363,6 +228,22 @@ def test_a_report_that_somebody_changed_is_written_again(small: Path, carried_ou
     stamped = (folder / "report" / "made.json").stat().st_mtime_ns
     assert experiment.report() == written
     assert (folder / "report" / "made.json").stat().st_mtime_ns == stamped
+
+
+def test_probes_on_another_grid_are_not_taken_for_the_recipes(small: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    recipe = replace(read_recipe(small), seeds=1, limit=1)
+    experiment = Experiment(recipe, folder)
+    config = experiment.plan.config(ScriptedEngine([], lambda at, suffix: ()))
+    trace = RecordedTrace(experiment.plan.questions[0].id, 0, "1", 4, "end_of_thinking", 64, Probe(4, "1", 0.5, True))
+    with Store.create(
+        folder, replace(config, model="embedded", engine="llama.cpp", asking=Asking(max_answer_tokens=4))
+    ) as store:
+        store.add_questions(experiment.plan.questions)
+        name = store.add_probe_set(ProbeSet("interval", 8, store.config.asking, "embedded"), "default")
+        store.add_trace(trace, probe_set=name)
+    with pytest.raises(OtherConfiguration, match="interval is 8 there and 16 here"):
+        experiment.make(Progress(quiet=True), Progress(quiet=True))
 
 
 def test_where_every_question_fails_it_says_so_and_reports_nothing(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from cgr.errors import NotRecorded, UsageError
 from cgr.lab.columns import Columns
 from cgr.lab.recording import RecordedTrace, RunInfo
 from cgr.lab.report import default_folder, load, numbers, summary, tables, write_report
-from cgr.lab.report.rows import Report
+from cgr.lab.report.rows import Report, labels
 from cgr.lab.report.table import Head, Table
 from cgr.records import Probe
 from tests.lab.runs import SIX_INFO, plausible, six, trace
@@ -333,6 +333,13 @@ def test_tables_say_the_same_in_three_ways(six_run: Path) -> None:
     assert r"0.97 & 1.00 & 0.50 & 1.00 & $-$0.50 & $-$16.67 & 0.50 & 2,000" in grade
 
 
+def test_runs_are_called_by_their_model_where_that_tells_them_apart() -> None:
+    info = SIX_INFO
+    first, second = scored(six(), info), scored(six(), replace(info, name="more", model="larger"))
+    assert labels([first, second]) == ("worked example", "larger")
+    assert labels([first, replace(first, run=replace(info, name="again"))]) == ("six", "again")
+
+
 def test_names_cannot_break_a_table() -> None:
     table = Table("t", "50% of_all", (Head("a", "A|B"), Head("n", "N & M", ".1f")), (("x|y_z\\", None),))
     assert "| x\\|y_z\\ | – |" in table.markdown()
@@ -377,6 +384,7 @@ def test_several_runs_are_set_side_by_side(six_run: Path, tmp_path: Path, capsys
     assert_holds(found["runs"][0], EXPECTED)
     with (out / "tables" / "models.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
+    assert [row["model"] for row in rows] == ["six", "six-2"]
     assert [float(row["correct_mean"]) for row in rows] == [2.0, found["runs"][1]["baseline"]["correct_mean"]]
     for place in (
         "tables/six/grade.md",

@@ -124,9 +124,7 @@ class Engine(Protocol):
     async def prompt(self, question: str) -> tuple[int, ...]:
         """The question's ids, up to and including the opened think tag."""
 
-    async def open(
-        self, question: str | Sequence[int], sampling: Sampling, *, room: int, overlap: bool = False
-    ) -> Session:
+    async def open(self, question: str | Sequence[int], sampling: Sampling, *, room: int, overlap: bool = False) -> Session:
         """A session on this question, or on the ids of a whole prompt, with room for so many tokens after it."""
 
     async def close(self) -> None: ...

@@ -42,7 +42,14 @@ class Wire:
         headers = {"Authorization": f"Bearer {key}"}
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
         timeout = httpx.Timeout(None, connect=10.0)
-        self._client = httpx.AsyncClient(base_url=address, headers=headers, timeout=timeout, limits=limits, trust_env=False)
+        self._client = httpx.AsyncClient(
+            base_url=address,
+            headers=headers,
+            timeout=timeout,
+            limits=limits,
+            trust_env=False,
+            verify=address.startswith("https:"),
+        )
 
     async def tokenize(self, text: str, *, add_special: bool = False) -> tuple[int, ...]:
         body = {"content": text, "add_special": add_special, "parse_special": True}

@@ -13,7 +13,7 @@ from typing import cast
 from cgr import __version__
 from cgr.engines.base import Capabilities, Engine, ModelInfo
 from cgr.errors import UsageError
-from cgr.lab.config import RunConfig, refuse_differences
+from cgr.lab.config import ProbeSet, RunConfig, refuse_differences
 from cgr.lab.forecast import described
 from cgr.lab.probes import Wish, probe
 from cgr.lab.progress import Progress
@@ -106,15 +106,22 @@ class Experiment:
         return set(self.plan.wanted()) - set(store.made())
 
     def _lacks_probes(self) -> bool:
+        """A set of that name that was made otherwise is refused."""
         if self.plan.probe:
             return False
         with Store.open(self.folder) as store:
-            made = set(store.made())
-            return bool(made) and (DEFAULT not in store.probe_sets() or bool(made - store.probed(DEFAULT)))
+            made, sets, run = set(store.made()), store.probe_sets(), store.config
+            if DEFAULT not in sets:
+                return bool(made)
+            wanted = ProbeSet("interval", run.interval, run.asking, run.model, run.fingerprint)
+            what, hint = f"The probe set {DEFAULT!r} of {self.folder}", "Choose another --out."
+            refuse_differences(what, sets[DEFAULT], wanted, hint)
+            return bool(made - store.probed(DEFAULT))
 
     def report(self) -> WrittenReport:
         """The report of the run, as it is if nothing has changed since it was written."""
-        stamp, folder = self.folder / FOLDER / STAMP, self.folder / FOLDER
+        folder = self.folder / FOLDER
+        stamp = folder / STAMP
         if there := self._unchanged(folder):
             return there
         stamp.unlink(missing_ok=True)

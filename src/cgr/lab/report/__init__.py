@@ -60,7 +60,7 @@ def write_report(
 ) -> WrittenReport:
     """Read these runs (folders, or files of traces), and write everything about them into one folder."""
     levels, costs = numbers.check_thresholds(thresholds), numbers.check_penalties(penalties)
-    loaded = _named_apart([load(Path(run), probe_set) for run in runs])
+    loaded = _named_apart([load(run, probe_set) for run in runs])
     folder = Path(out) if out else default_folder([Path(run) for run in runs])
     deciders = [decisions.deciding(run.columns, rule, run.traces, run.spec) for run in loaded]
     reports = tuple(
@@ -73,8 +73,9 @@ def write_report(
     return WrittenReport(folder, page, reports)
 
 
-def load(path: Path, probe_set: str | None = None) -> Loaded:
+def load(run: str | Path, probe_set: str | None = None) -> Loaded:
     """A run's folder, or a file of traces as `cgr export` writes it."""
+    path = Path(run)
     if path.is_file() and path.suffix in FILES:
         with TemporaryDirectory() as scratch:
             folder = Path(scratch) / path.stem

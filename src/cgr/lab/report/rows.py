@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cgr.lab.config import IMPORTED
 from cgr.lab.intervals import Interval
 from cgr.lab.recording import RunInfo
 from cgr.lab.selective import Selective
@@ -172,3 +174,12 @@ class Report(Record):
 
     def saved(self, threshold: float) -> SavingsRow:
         return next(row for row in self.savings if row.threshold == threshold)
+
+
+def labels(reports: Sequence[Report]) -> tuple[str, ...]:
+    """What to call each of several runs: its model, or its own name where models do not tell them apart."""
+    models = [report.run.model for report in reports]
+    return tuple(
+        report.run.model if models.count(report.run.model) == 1 and report.run.model != IMPORTED else report.run.name
+        for report in reports
+    )

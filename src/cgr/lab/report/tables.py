@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from cgr.lab.report.rows import Report, SpreadRow
+from cgr.lab.report.rows import Report, SpreadRow, labels
 from cgr.lab.report.table import Cell, Head, Table, write_table
 
 THRESHOLD = Head("threshold", "θ", "g")
@@ -138,14 +138,15 @@ def models(reports: Sequence[Report]) -> Table:
         Head("share", "Tokens saved", ".1f", 100, "%"),
         Head("net_share", "Net", ".1f", 100, "%"),
     )
-    return Table("models", "Baseline performance, and the rule beside it", heads, tuple(map(_model_row, reports)))
+    rows = tuple(_model_row(name, report) for name, report in zip(labels(reports), reports, strict=True))
+    return Table("models", "Baseline performance, and the rule beside it", heads, rows)
 
 
-def _model_row(report: Report) -> tuple[Cell, ...]:
+def _model_row(name: str, report: Report) -> tuple[Cell, ...]:
     row, saved = report.at(report.shown), report.saved(report.shown)
     spread = {one.threshold: one.sd for one in report.spread}
     return (
-        report.run.model or report.run.name,
+        name,
         report.questions,
         report.size.seeds,
         report.baseline.correct_mean,

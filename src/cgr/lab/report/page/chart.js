@@ -41,7 +41,6 @@ function widthOf(host) {
 }
 
 function measure() {
-  widths.clear();
   document.querySelectorAll(".plot").forEach(widthOf);
 }
 

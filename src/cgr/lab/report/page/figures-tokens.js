@@ -14,7 +14,6 @@ function seedAxis(run) {
 
 function drawAccuracyBySeed(run, now) {
   const host = plot("accuracy-by-seed");
-  if (!run.graded) return sayInstead(host, NO_TRUTH);
   if (run.seeds.length < 2) return sayInstead(host, ONE_SEED);
   const share = (side) => side.bySeed.map((seed) => (seed.graded ? seed.correct / seed.graded : null));
   const before = share(now.plain), after = share(now.guided);
@@ -37,7 +36,6 @@ function drawAccuracyBySeed(run, now) {
 
 function drawDistance(run, now) {
   const host = plot("distance");
-  if (!run.graded) return sayInstead(host, NO_TRUTH);
   if (run.seeds.length < 2) return sayInstead(host, ONE_SEED);
   const gaps = run.seeds.map((_, i) => now.guided.bySeed[i].correct - now.plain.bySeed[i].correct);
   if (gaps.every((gap) => gap === 0)) return sayInstead(host, "Every seed has as many right answers as the baseline.");
@@ -113,6 +111,7 @@ function drawRanking(run, now, ranked) {
 function drawHeatMap(run, now, ranked) {
   const host = plot("heat-map");
   if (!now.savings.total) return sayInstead(host, NOTHING_SAVED);
+  if (run.seeds.length < 2) return sayInstead(host, ONE_SEED);
   const rows = ranked.length, columns = run.seeds.length, named = rows <= 40;
   const place = new Map(ranked.map((row, k) => [row.i, k]));
   const saved = now.baseline.map((decision, i) => decision.used - now.decisions[i].used);

@@ -29,7 +29,6 @@ function drawHistogram(run, { rows, count }) {
 
 function drawReliability(run, pairs) {
   const host = plot("reliability");
-  if (!run.graded) return sayInstead(host, NO_TRUTH);
   if (!pairs.length) return sayInstead(host, "Nothing is answered at this threshold.");
   const bins = reliability(pairs), most = Math.max(...bins.map((bin) => bin.count));
   const chart = new Chart(host, {
@@ -48,7 +47,6 @@ function drawReliability(run, pairs) {
 
 function drawRisk(run, state, pairs, points, finals) {
   const host = plot("risk");
-  if (!run.graded) return sayInstead(host, NO_TRUTH);
   if (!pairs.length) return sayInstead(host, "Nothing is answered at this threshold.");
   if (!points.at(-1).wrong) return sayInstead(host, "Every answer is right: there is no risk to show.");
   const [answers, ends] = [points, finals].map(afterTheFirst);

@@ -1,7 +1,5 @@
 // What happens over the thinking: the trade-off, certainty, answers, Grade.
 
-const NO_TRUTH = "No question has a known answer, so there is nothing to show here.";
-
 function plot(id) {
   return document.querySelector(`#${id} .plot`);
 }
@@ -14,15 +12,14 @@ function countAxis(most) {
   return { domain: [0, Math.max(most, 1) * 1.05], format: shortTokens(most) };
 }
 
+// A little air above 100 % is not a place for a number.
 function percentAxis(domain) {
   const digits = domain[1] - domain[0] < 0.04 ? 1 : 0;
-  return { domain, format: (value) => percent(value, digits) };
+  return { domain, format: (value) => percent(value, digits), ticks: ticks(...domain).filter((value) => value >= 0 && value <= 1) };
 }
 
-function drawTradeOff(run, state, now, curve) {
-  const host = plot("trade-off");
-  if (!run.graded) return drawTokensByThreshold(run, state, now, curve);
-  const { guided, cut } = curve, all = [...guided, ...cut];
+function drawTradeOff(run, state, now, { guided, cut }) {
+  const host = plot("trade-off"), all = [...guided, ...cut];
   const most = Math.max(...all.map((point) => point.tokens), now.plain.tokens_mean);
   const chart = new Chart(host, {
     height: 330,
@@ -83,7 +80,6 @@ function drawCertainty(run, state, rows) {
 
 function drawCumulative(run, state, rows) {
   const host = plot("cumulative");
-  if (!run.graded) return sayInstead(host, NO_TRUTH);
   const start = { step: 0, correct: 0, wrong: 0 }, all = [start, ...rows];
   const chart = new Chart(host, {
     x: tokenAxis([0, state.budget]),
@@ -100,7 +96,6 @@ function drawCumulative(run, state, rows) {
 
 function drawRatio(run, state, rows) {
   const host = plot("ratio");
-  if (!run.graded) return sayInstead(host, NO_TRUTH);
   if (!rows.some((row) => row.wrong > 0)) return sayInstead(host, "No answer that was given is wrong.");
   const known = rows.filter((row) => row.ratio !== null);
   if (!known.length) return sayInstead(host, "No answer that was given is right, so there is nothing to divide by.");
@@ -115,8 +110,8 @@ function drawRatio(run, state, rows) {
 
 function drawGrade(run, state, found, always) {
   const host = plot("grade-figure");
-  if (!run.graded) return sayInstead(host, NO_TRUTH);
   if (!found.grades.length) return sayInstead(host, "The budget is no longer than one interval: there is no step below it.");
+  if (!found.answered) return sayInstead(host, "Below the budget nothing is sure at this threshold: nothing is answered, and every Grade is 0.");
   const steps = run.steps.filter((step) => step < state.budget);
   const values = [...found.grades, ...always.map(([, value]) => value), found.baseline];
   const chart = new Chart(host, {

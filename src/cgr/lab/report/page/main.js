@@ -71,11 +71,13 @@ function remembered(key, compute) {
 function draw() {
   waiting = false;
   showControls();
-  const { run } = state;
-  const now = score(run, state);
+  const { run } = state, now = score(run, state);
   tellStory(run, now);
+  document.body.className = run.graded ? "has-truth" : "no-truth";
+  if (!widths.size) measure();
   drawTables(run, now);
   drawFigures(run, now);
+  if (run.graded) drawJudged(run, now);
   if (!lists.has(run)) lists.set(run, new QuestionList(run));
   lists.get(run).update(state, now);
   document.documentElement.dataset.drawn = "yes";
@@ -108,47 +110,47 @@ function notesOf(run) {
 }
 
 function drawTables(run, now) {
-  const curve = gradeSteps(run, state.theta, state.budget);
-  if (run.graded) {
-    replaceIn("accuracy-table", accuracyTable(run, state, data.thresholds, now));
-    replaceIn("grade-table", gradeTable(run, state, data.penalties, now, curve));
-  } else {
-    sayInstead(byId("accuracy-table"), NO_TRUTH);
-    sayInstead(byId("grade-table"), NO_TRUTH);
-  }
   replaceIn("savings-table", savingsTable(run, state, data.thresholds, now));
   if (byId("sweep").open) replaceIn("sweep-table", sweepTable(run, state));
   byId("runs").hidden = runs.length < 2;
   if (runs.length > 1) replaceIn("runs-table", runsTable(runs, state));
-  drawGrade(run, state, grade(curve, now.plain, state.penalty), run.graded ? gradeAlways(run, state) : []);
 }
 
 function drawFigures(run, now) {
   const key = `${run.number} ${state.budget} ${state.abstain}`;
-  drawTradeOff(run, state, now, remembered(`trade ${key}`, () => tradeOff(run, state.budget, state.abstain)));
+  const curve = remembered(`trade ${key}`, () => tradeOff(run, state.budget, state.abstain));
+  (run.graded ? drawTradeOff : drawTokensByThreshold)(run, state, now, curve);
   drawCertainty(run, state, remembered(`certainty ${run.number}`, () => certaintySteps(run)));
-  const rows = cumulative(run, now, state.budget);
-  drawCumulative(run, state, rows);
-  drawRatio(run, state, rows);
-  drawAccuracyBySeed(run, now);
-  drawDistance(run, now);
   drawTokensBySeed(run, now);
   const ranked = ranking(run, now);
   drawRanking(run, now, ranked);
   drawHeatMap(run, now, ranked);
+  drawHistogram(run, remembered(`histogram ${run.number}`, () => histogram(run)));
+}
+
+// All that needs to know what is right.
+function drawJudged(run, now) {
+  const curve = gradeSteps(run, state.theta, state.budget), rows = cumulative(run, now, state.budget);
+  replaceIn("accuracy-table", accuracyTable(run, state, data.thresholds, now));
+  replaceIn("grade-table", gradeTable(run, state, data.penalties, now, curve));
+  drawGrade(run, state, grade(curve, now.plain, state.penalty), gradeAlways(run, state));
+  drawCumulative(run, state, rows);
+  drawRatio(run, state, rows);
+  drawAccuracyBySeed(run, now);
+  drawDistance(run, now);
   drawTrust(run, now);
 }
 
 function drawTrust(run, now) {
-  drawHistogram(run, remembered(`histogram ${run.number}`, () => histogram(run)));
   const pairs = judgements(run, now.decisions, now.given), points = riskCoverage(pairs);
   drawReliability(run, pairs);
   drawRisk(run, state, pairs, points, riskCoverage(judgements(run, now.baseline, now.baseline.map(() => true))));
-  const known = pairs.length > 0, ece = known ? calibrationError(pairs) : null, aurc = riskArea(points);
-  replaceIn("trust", ...(known ? [
+  if (!pairs.length) return replaceIn("trust", "Nothing is answered at these settings.");
+  const ece = calibrationError(pairs), aurc = riskArea(points);
+  return replaceIn("trust",
     "Of the answers given, calibration error (ECE) ", number("ece", ece, plainNumber(ece, 3), "b"),
     ", area under risk and coverage (AURC) ", number("aurc", aurc, plainNumber(aurc, 3), "b"), ".",
-  ] : []));
+  );
 }
 
 function changed() {
@@ -187,7 +189,7 @@ function listen() {
   addEventListener("resize", () => {
     if (innerWidth === width) return;
     width = innerWidth;
-    measure();
+    widths.clear();
     changed();
   });
 }
@@ -221,7 +223,6 @@ function begin() {
   replaceIn("order", Object.entries(ORDERS).map(([value, { title }]) => make("option", { value }, title)));
   const opened = readAddress();
   listen();
-  measure();
   draw();
   if (opened !== null) lists.get(state.run).open(opened);
 }

@@ -96,10 +96,11 @@ function gradeSteps(run, theta, budget) {
 function grade(curve, plain, penalty) {
   const grades = curve.steps.map((_, k) => (curve.correct[k] - penalty * curve.wrong[k]) / curve.seeds);
   const baseline = plain.correct_mean === null ? null : plain.correct_mean - penalty * plain.wrong_mean;
-  if (!grades.length || baseline === null) return { grades: [], baseline, final: null, diff: null, max: null, step: null };
+  if (!grades.length || baseline === null) return { grades: [], answered: 0, baseline, final: null, diff: null, max: null, step: null };
   const final = grades[grades.length - 1], max = Math.max(...grades);
   const earliest = grades.findIndex((one) => one >= max - 1e-9);
-  return { grades, baseline, final, diff: final - baseline, max, step: curve.steps[earliest] };
+  const answered = curve.correct.at(-1) + curve.wrong.at(-1);
+  return { grades, answered, baseline, final, diff: final - baseline, max, step: curve.steps[earliest] };
 }
 
 // A paired bootstrap over questions of the difference in correct answers: the same draws at every threshold.

@@ -117,7 +117,7 @@ function markedText(run, trace, state, decision) {
   const body = make("div", { class: "text" });
   let from = 0, target = body;
   const upTo = (position) => {
-    const to = wholeCharacter(text, Math.round((text.length * Math.min(position, trace.tokens)) / Math.max(trace.tokens, 1)));
+    const to = wordEnd(text, Math.round((text.length * Math.min(position, trace.tokens)) / Math.max(trace.tokens, 1)));
     if (to > from) target.append(text.slice(from, to));
     from = Math.max(from, to);
   };
@@ -137,8 +137,10 @@ function markedText(run, trace, state, decision) {
   return parts;
 }
 
-// Never cut a surrogate pair in two.
-function wholeCharacter(text, place) {
+// The next white space, if it is near: a mark inside a word is hard to read, and never inside a character.
+function wordEnd(text, place) {
+  const near = text.slice(place, place + 20).search(/\s/);
+  if (near >= 0) return place + near;
   const code = text.charCodeAt(place);
   return code >= 0xdc00 && code <= 0xdfff ? place - 1 : place;
 }

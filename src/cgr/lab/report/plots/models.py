@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 
 from cgr.lab.report import style
-from cgr.lab.report.rows import Report
+from cgr.lab.report.rows import Report, labels
 
 
 def trade_off(reports: Sequence[Report]) -> Any:
     """Accuracy against tokens for every model; a diamond is its baseline."""
     figure, axes = style.paper()
-    for report, colour in zip(reports, _colours(len(reports)), strict=True):
+    for report, name, colour in zip(reports, labels(reports), _colours(len(reports)), strict=True):
         rows = report.trade_off
         x = [row.thinking_tokens_mean + row.probe_tokens_mean for row in rows]
         y = [row.accuracy for row in rows]
-        axes.plot(x, y, color=colour, marker="o", markersize=3.5, label=name(report))
+        axes.plot(x, y, color=colour, marker="o", markersize=3.5, label=name)
         axes.plot(report.baseline.thinking_tokens_mean, report.baseline.accuracy, "D", color=colour, markersize=7)
     axes.plot([], [], "D", color=style.BASELINE, markersize=6, label="baseline")
     figure.legend(loc="outside lower center", ncols=3)
@@ -37,7 +37,8 @@ def differences(reports: Sequence[Report]) -> Any:
     figure, axes = style.paper(size=(7.2, 1.4 + 0.28 * len(levels) * len(reports)))
     axes.axvline(0, color=style.BASELINE, linewidth=1)
     places, names = [], []
-    for number, (report, colour) in enumerate(zip(reports, _colours(len(reports)), strict=True)):
+    named = zip(reports, labels(reports), _colours(len(reports)), strict=True)
+    for number, (report, name, colour) in enumerate(named):
         for place, row in enumerate(report.thresholds):
             y = -(number * (len(levels) + 1) + place)
             places.append(y)
@@ -47,7 +48,7 @@ def differences(reports: Sequence[Report]) -> Any:
                 axes.plot(np.array(row.ci95) * per_question, [y, y], color=colour, linewidth=2.2, alpha=0.5)
             axes.plot(row.diff_points, y, "o", color=colour, markersize=6)
         top = -(number * (len(levels) + 1))
-        axes.annotate(name(report), (1, top), xycoords=("axes fraction", "data"), xytext=(6, 0), textcoords="offset points",
+        axes.annotate(name, (1, top), xycoords=("axes fraction", "data"), xytext=(6, 0), textcoords="offset points",
                       color=colour, fontweight="bold", va="center", fontsize=9.5)  # fmt: skip
     axes.set_yticks(places, names, fontsize=8.5)
     axes.grid(visible=False, axis="y")
@@ -55,10 +56,6 @@ def differences(reports: Sequence[Report]) -> Any:
     axes.set_xlabel("Change in accuracy, in points, with its 95% interval")
     axes.set_title("The rule against each model's baseline")
     return figure
-
-
-def name(report: Report) -> str:
-    return report.run.model or report.run.name
 
 
 def _colours(count: int) -> list[str]:
