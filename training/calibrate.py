@@ -10,6 +10,7 @@ truth. The thinking keeps its form because written-out documents are mixed in.
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import shutil
 import time
@@ -41,7 +42,11 @@ def main() -> None:
     torch.set_num_threads(2)
     network, _, step = start(options.out, options.lr)
     writer = Writer(Tokenizer.from_file(str(options.out / "tokenizer.json")))
-    documents = own_documents(network.eval(), writer, options.problems, options.seed)
+    kept = options.out / "own.json"
+    if not kept.exists():
+        documents = own_documents(network.eval(), writer, options.problems, options.seed)
+        kept.write_text(json.dumps([[document.trunk, document.trained_from, document.branches] for document in documents]))
+    documents = [Document(*one) for one in json.loads(kept.read_text())]
     train_on(network.train(), writer, documents, options, step)
 
 

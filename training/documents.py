@@ -127,7 +127,7 @@ def batch(documents: list[Document], branch_weight: float = 1.0, trunk_weight: f
         torch.from_numpy(positions),
         torch.from_numpy(mask)[:, None],
         torch.from_numpy(np.concatenate(rows)),
-        torch.from_numpy(np.concatenate([np.asarray(t) for t in targets])),
+        torch.from_numpy(np.concatenate([np.asarray(t, np.int64) for t in targets])),
         torch.from_numpy(np.concatenate(weights)).float(),
         torch.from_numpy(np.concatenate(is_branch)),
     )

@@ -203,6 +203,15 @@ def test_moving_the_controls_recomputes(tab: Browser, tmp_path: Path) -> None:
     assert tab.errors() == []
 
 
+def test_between_the_thresholds_of_the_report_the_interval_is_the_pages_own(tab: Browser, tmp_path: Path) -> None:
+    traces, info = plausible(20, 4, chance=1)
+    low, high = told(traces, info, [0.95])["thresholds"][0]["ci95"]
+    tab.open(written(tmp_path, (traces, info)), "#theta=0.95")
+    row = next(row for row in rows(tab, "accuracy-table") if row["threshold"] == 0.95)
+    assert low < high
+    assert [row["ci_low"], row["ci_high"]] == pytest.approx([low, high], abs=0.1 * (high - low))
+
+
 def test_half_typed_numbers_change_nothing(tab: Browser, tmp_path: Path) -> None:
     tab.open(written(tmp_path, (six(), SIX_INFO)))
     story = text(tab, "#headline")

@@ -1,7 +1,7 @@
 """The report as one page that works from a file: the probes are inside it, and a browser recomputes what they come to.
 
-The sources of the page lie beside this module, in `page/`: one template, one style sheet, and plain scripts that are joined
-in the order below. A run travels as JSON in columns; a probe's flags are bits, its answer an index into a pool.
+The sources of the page lie beside this module, in `page/`: one template, style sheets, and plain scripts that are joined in
+the order below. A run travels as JSON in columns; a probe's flags are bits, its answer an index into a pool.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from cgr.records import Probe
 Run = tuple[RunInfo, Sequence[RecordedTrace], Mapping[str, Any]]
 
 FILE = "index.html"
+STYLES = ("page.css", "figures.css", "tables.css", "media.css")
 SCRIPTS = (
     "data.js",
     "decide.js",
@@ -60,7 +61,7 @@ def render(runs: Sequence[Run], thresholds: Sequence[float], penalties: Sequence
     }
     slots = {
         "title": html.escape(", ".join(info.name for info, _, _ in runs)),
-        "style": _source("page.css"),
+        "style": "\n".join(map(_source, STYLES)),
         "data": _script(data),
         "texts": "\n".join(_texts(number, traces) for number, (_, traces, _) in enumerate(runs) if with_text),
         "script": "\n".join(map(_source, SCRIPTS)),

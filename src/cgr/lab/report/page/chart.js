@@ -12,16 +12,19 @@ function scale([from, to], [start, end]) {
 // Round numbers that cover a span in about so many steps.
 function ticks(from, to, wanted = 5) {
   if (!(to > from)) return [from];
-  const rough = (to - from) / wanted, power = 10 ** Math.floor(Math.log10(rough));
+  const rough = (to - from) / wanted,
+    power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 2.5, 5, 10].map((n) => n * power).find((n) => n >= rough * 0.999);
   const found = [];
-  for (let n = Math.ceil(from / step - 1e-9); n * step <= to + step * 1e-9; n++) found.push(Number((n * step).toPrecision(12)));
+  for (let n = Math.ceil(from / step - 1e-9); n * step <= to + step * 1e-9; n++)
+    found.push(Number((n * step).toPrecision(12)));
   return found;
 }
 
 // A span around these values, with a little air; never empty.
 function around(values, { least = 0, floor = -Infinity, ceiling = Infinity } = {}) {
-  let low = Infinity, high = -Infinity;
+  let low = Infinity,
+    high = -Infinity;
   for (const value of values) {
     if (value === null) continue;
     low = Math.min(low, value);
@@ -75,13 +78,18 @@ class Chart {
         svg("text", { x: place, y: base + 17, "text-anchor": "middle" }, axis.format(value)),
       );
     }
-    this.back.append(svg("line", { x1: this.margin.left, x2: this.width - this.margin.right, y1: base, y2: base, class: "base" }));
+    this.back.append(
+      svg("line", { x1: this.margin.left, x2: this.width - this.margin.right, y1: base, y2: base, class: "base" }),
+    );
     const middle = (this.margin.left + this.width - this.margin.right) / 2;
-    this.back.append(svg("text", { x: middle, y: this.height - 5, "text-anchor": "middle", class: "title" }, axis.title ?? ""));
+    this.back.append(
+      svg("text", { x: middle, y: this.height - 5, "text-anchor": "middle", class: "title" }, axis.title ?? ""),
+    );
   }
 
   drawY(axis) {
-    for (const value of axis.ticks ?? ticks(...axis.domain, Math.max(2, Math.floor(this.height / 56)))) {
+    for (const value of axis.ticks ??
+      ticks(Math.min(...axis.domain), Math.max(...axis.domain), Math.max(2, Math.floor(this.height / 56)))) {
       const place = this.y(value);
       this.back.append(
         svg("line", { x1: this.margin.left, x2: this.width - this.margin.right, y1: place, y2: place, class: "grid" }),
@@ -119,13 +127,15 @@ class Chart {
     const [px, py] = [this.x(x), this.y(y)];
     this.add(svg("circle", { cx: px, cy: py, r: 10, class: "halo" }));
     this.add(svg("circle", { cx: px, cy: py, r: 5, class: "dot now" }));
-    const left = px > this.width * 0.6, below = py < this.margin.top + 24;
+    const left = px > this.width * 0.6,
+      below = py < this.margin.top + 24;
     const [dx, anchor] = left ? [-13, "end"] : [13, "start"];
     this.add(svg("text", { x: px + dx, y: py + (below ? 18 : -8), "text-anchor": anchor, class: "note" }, text));
   }
 
   across(value, text, name = "rule") {
-    const place = this.y(value), right = this.width - this.margin.right;
+    const place = this.y(value),
+      right = this.width - this.margin.right;
     this.add(svg("line", { x1: this.margin.left, x2: right, y1: place, y2: place, class: name }));
     if (text) this.add(svg("text", { x: this.margin.left + 4, y: place - 5, class: "note" }, text));
   }
@@ -138,7 +148,9 @@ class Chart {
   bar(x, width, from, to, name) {
     const [a, b] = [this.y(from), this.y(to)];
     const height = Math.max(Math.abs(a - b), from === to ? 0 : 1);
-    return this.add(svg("rect", { x: this.x(x), y: Math.min(a, b), width: this.x(x + width) - this.x(x), height, class: name }));
+    return this.add(
+      svg("rect", { x: this.x(x), y: Math.min(a, b), width: this.x(x + width) - this.x(x), height, class: name }),
+    );
   }
 
   // `read(index)` says in a line what stands at places[index].

@@ -21,14 +21,17 @@ function tradeOff(run, budget, abstain) {
     const decisions = decideAll(run, theta, budget);
     return { theta, ...bought(run, decisions, (decision) => !abstain || isSure(decision, theta)) };
   });
-  const cut = run.budgets.filter((one) => one <= budget).map((one) => {
-    return { budget: one, ...bought(run, decideAll(run, Infinity, one), () => true) };
-  });
+  const cut = run.budgets
+    .filter((one) => one <= budget)
+    .map((one) => {
+      return { budget: one, ...bought(run, decideAll(run, Infinity, one), () => true) };
+    });
   return { guided, cut };
 }
 
 function bought(run, decisions, isGiven) {
-  let used = 0, right = 0;
+  let used = 0,
+    right = 0;
   decisions.forEach((decision, i) => {
     used += decision.used;
     if (run.traces[i].graded && decision.right && isGiven(decision)) right += 1;
@@ -46,7 +49,8 @@ function trust(columns, i) {
 function certaintySteps(run) {
   const rows = run.steps.map((step) => ({ step, n: 0, carried: 0, seeds: run.seeds.map(() => [0, 0]) }));
   for (const trace of run.traces) {
-    let probe = trace.from, last = 0;
+    let probe = trace.from,
+      last = 0;
     for (const row of rows) {
       while (probe < trace.to && run.probes.at[probe] <= row.step) last = trust(run.probes, probe++);
       const over = trace.tokens < row.step;
@@ -76,10 +80,16 @@ function cumulative(run, now, budget) {
     const decision = now.decisions[i];
     const from = decision.cause === "certainty" ? decision.used : decision.used + 1;
     const first = steps.findIndex((step) => step >= from);
-    for (let k = first < 0 ? steps.length - 1 : first; k < steps.length; k++) rows[k][decision.right ? "correct" : "wrong"] += 1;
+    for (let k = first < 0 ? steps.length - 1 : first; k < steps.length; k++)
+      rows[k][decision.right ? "correct" : "wrong"] += 1;
   });
   return rows.map(({ step, correct, wrong }) => {
-    return { step, correct: correct / run.seeds.length, wrong: wrong / run.seeds.length, ratio: correct ? wrong / correct : null };
+    return {
+      step,
+      correct: correct / run.seeds.length,
+      wrong: wrong / run.seeds.length,
+      ratio: correct ? wrong / correct : null,
+    };
   });
 }
 
@@ -109,7 +119,13 @@ function judgements(run, decisions, given) {
 
 // Bins of equal width, closed above; only those that hold anything.
 function reliability(pairs, bins = 10) {
-  const found = Array.from({ length: bins }, (_, k) => ({ low: k / bins, high: (k + 1) / bins, count: 0, sure: 0, right: 0 }));
+  const found = Array.from({ length: bins }, (_, k) => ({
+    low: k / bins,
+    high: (k + 1) / bins,
+    count: 0,
+    sure: 0,
+    right: 0,
+  }));
   for (const [certainty, right] of pairs) {
     let k = Math.min(bins - 1, Math.max(0, Math.ceil(certainty * bins) - 1));
     if (k > 0 && certainty <= k / bins) k -= 1;
@@ -117,7 +133,9 @@ function reliability(pairs, bins = 10) {
     found[k].sure += certainty;
     found[k].right += right ? 1 : 0;
   }
-  return found.filter((bin) => bin.count).map((bin) => ({ ...bin, sure: bin.sure / bin.count, right: bin.right / bin.count }));
+  return found
+    .filter((bin) => bin.count)
+    .map((bin) => ({ ...bin, sure: bin.sure / bin.count, right: bin.right / bin.count }));
 }
 
 function calibrationError(pairs) {
@@ -126,7 +144,8 @@ function calibrationError(pairs) {
 
 // Risk among the most certain answers; those of equal certainty are taken together.
 function riskCoverage(pairs) {
-  const falling = [...pairs].sort((a, b) => b[0] - a[0]), points = [];
+  const falling = [...pairs].sort((a, b) => b[0] - a[0]),
+    points = [];
   let wrong = 0;
   falling.forEach(([certainty, right], i) => {
     wrong += right ? 0 : 1;
@@ -140,7 +159,9 @@ function riskCoverage(pairs) {
 function riskArea(points) {
   if (!points.length) return null;
   const all = points[points.length - 1].taken;
-  let area = 0, before = { taken: 0, wrong: 0 }, last = null;
+  let area = 0,
+    before = { taken: 0, wrong: 0 },
+    last = null;
   for (const point of points) {
     for (let taken = before.taken + 1; taken <= point.taken; taken++) {
       const share = (taken - before.taken) / (point.taken - before.taken);

@@ -1,6 +1,11 @@
 // From the columns inside the page to runs: a trace knows its question, its seed, and where its probes lie in the columns.
 
-const CLOSED = 1, RIGHT = 2, BOUND = 4, NATURAL = 1, EOS = 2, GRADED = 4;
+const CLOSED = 1,
+  RIGHT = 2,
+  BOUND = 4,
+  NATURAL = 1,
+  EOS = 2,
+  GRADED = 4;
 
 function readJson(id) {
   const element = document.getElementById(id);
@@ -26,7 +31,10 @@ function openTraces(run, columns) {
   return columns.question.map((question, index) => {
     const to = from + columns.probes[index];
     const trace = {
-      index, question, from, to,
+      index,
+      question,
+      from,
+      to,
       seed: columns.seed[index],
       tokens: columns.tokens[index],
       budget: columns.budget[index],

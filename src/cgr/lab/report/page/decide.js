@@ -16,7 +16,8 @@ function decide(run, trace, theta, budget) {
 
 function answerOf(run, columns, i, trace, used, cause, asked) {
   return {
-    cause, used,
+    cause,
+    used,
     answer: run.answers[columns.answer[i]],
     certainty: columns.certainty[i],
     closed: (columns.flags[i] & CLOSED) > 0,

@@ -7,8 +7,10 @@ function seedAxis(run) {
   const count = run.seeds.length;
   const every = Math.max(1, Math.ceil(count / 12));
   return {
-    domain: [-0.5, count - 0.5], title: "seed",
-    ticks: range(0, count, every), format: (place) => String(run.seeds[place]),
+    domain: [-0.5, count - 0.5],
+    title: "seed",
+    ticks: range(0, count, every),
+    format: (place) => String(run.seeds[place]),
   };
 }
 
@@ -16,7 +18,8 @@ function drawAccuracyBySeed(run, now) {
   const host = plot("accuracy-by-seed");
   if (run.seeds.length < 2) return sayInstead(host, ONE_SEED);
   const share = (side) => side.bySeed.map((seed) => (seed.graded ? seed.correct / seed.graded : null));
-  const before = share(now.plain), after = share(now.guided);
+  const before = share(now.plain),
+    after = share(now.guided);
   const chart = new Chart(host, {
     x: seedAxis(run),
     y: percentAxis(around([...before, ...after], { least: 0.1, floor: -0.02, ceiling: 1.02 })),
@@ -25,13 +28,22 @@ function drawAccuracyBySeed(run, now) {
   run.seeds.forEach((_, i) => {
     if (before[i] === null) return;
     const name = after[i] > before[i] ? "right" : after[i] < before[i] ? "wrong" : "muted";
-    chart.line([[i, before[i]], [i, after[i] === before[i] ? null : after[i]]], `${name} thick`);
+    chart.line(
+      [
+        [i, before[i]],
+        [i, after[i] === before[i] ? null : after[i]],
+      ],
+      `${name} thick`,
+    );
     chart.dot([i, before[i]], "hollow", 4);
     chart.dot([i, after[i]], name === "muted" ? "accent" : name, 3.4);
   });
-  chart.show(run.seeds.map((_, i) => i), (i) => {
-    return `Seed ${run.seeds[i]}: baseline ${percent(before[i])}, CGR ${percent(after[i])}`;
-  });
+  chart.show(
+    run.seeds.map((_, i) => i),
+    (i) => {
+      return `Seed ${run.seeds[i]}: baseline ${percent(before[i])}, CGR ${percent(after[i])}`;
+    },
+  );
 }
 
 function drawDistance(run, now) {
@@ -47,13 +59,17 @@ function drawDistance(run, now) {
   });
   gaps.forEach((gap, i) => chart.bar(i - 0.36, 0.72, 0, gap, `bar ${gap > 0 ? "right" : "wrong"}`));
   chart.across(0, null, "base");
-  chart.show(gaps.map((_, i) => i), (i) => `Seed ${run.seeds[i]}: ${points(gaps[i], 0)} ${Math.abs(gaps[i]) === 1 ? "question" : "questions"}`);
+  chart.show(
+    gaps.map((_, i) => i),
+    (i) => `Seed ${run.seeds[i]}: ${points(gaps[i], 0)} ${Math.abs(gaps[i]) === 1 ? "question" : "questions"}`,
+  );
 }
 
 function drawTokensBySeed(run, now) {
   const host = plot("tokens-by-seed");
   if (run.seeds.length < 2) return sayInstead(host, ONE_SEED);
-  const before = now.plain.bySeed.map((seed) => seed.tokens), after = now.guided.bySeed.map((seed) => seed.tokens);
+  const before = now.plain.bySeed.map((seed) => seed.tokens),
+    after = now.guided.bySeed.map((seed) => seed.tokens);
   const chart = new Chart(host, {
     x: seedAxis(run),
     y: countAxis(Math.max(...before)),
@@ -63,16 +79,21 @@ function drawTokensBySeed(run, now) {
     chart.bar(i - 0.36, 0.72, 0, before[i], "bar pale");
     chart.bar(i - 0.36, 0.72, 0, after[i], "bar accent");
   });
-  chart.show(run.seeds.map((_, i) => i), (i) => {
-    return `Seed ${run.seeds[i]}: ${tokens(after[i])} of ${tokens(before[i])} tokens, ${tokens(before[i] - after[i])} saved`;
-  });
+  chart.show(
+    run.seeds.map((_, i) => i),
+    (i) => {
+      const saved = tokens(before[i] - after[i]);
+      return `Seed ${run.seeds[i]}: ${tokens(after[i])} of ${tokens(before[i])} tokens, ${saved} saved`;
+    },
+  );
 }
 
 // Questions by what is saved on them, most first: the easy ones lead.
 function ranking(run, now) {
   return run.questions
     .map((question, i) => {
-      const { tokens: before, traces } = now.plain.byQuestion[i], after = now.guided.byQuestion[i].tokens;
+      const { tokens: before, traces } = now.plain.byQuestion[i],
+        after = now.guided.byQuestion[i].tokens;
       return { i, id: question.id, before: before / traces, after: after / traces, saved: (before - after) / traces };
     })
     .sort((a, b) => b.saved - a.saved || a.before - b.before || a.i - b.i);
@@ -86,33 +107,44 @@ function shortId(id, most = 14) {
 function drawRanking(run, now, ranked) {
   const host = plot("ranking");
   if (!now.savings.total) return sayInstead(host, NOTHING_SAVED);
-  const named = ranked.length <= 40, count = ranked.length;
+  const named = ranked.length <= 40,
+    count = ranked.length;
   const most = Math.max(...ranked.map((row) => row.before), 1);
   const chart = new Chart(host, {
     height: named ? 56 + 19 * count : 260,
     margin: named ? { left: 112 } : {},
-    x: named ? tokenAxis([0, most * 1.03], "thinking tokens per trace") : { domain: [0, count], format: (n) => plainNumber(n), title: "questions, most saved first" },
+    x: named
+      ? tokenAxis([0, most * 1.03], "thinking tokens per trace")
+      : { domain: [0, count], format: (n) => plainNumber(n), title: "questions, most saved first" },
     y: named
       ? { domain: [count, 0], ticks: ranked.map((_, k) => k + 0.5), format: (place) => shortId(ranked[place - 0.5].id) }
       : countAxis(most),
     label: `Tokens saved on each question; most on ${ranked[0].id}: ${tokens(ranked[0].saved)} per trace.`,
   });
   ranked.forEach((row, k) => {
-    for (const [value, name] of [[row.before, "bar pale"], [row.after, "bar accent"]]) {
+    for (const [value, name] of [
+      [row.before, "bar pale"],
+      [row.after, "bar accent"],
+    ]) {
       if (named) chart.bar(0, value, k + 0.18, k + 0.82, name);
-      else chart.bar(k, 0.9, 0, value, name);
+      else chart.bar(k, 1, 0, value, `${name} tight`);
     }
   });
   const read = ({ id, saved, before }) => `${id}: ${tokens(saved)} of ${tokens(before)} tokens saved per trace`;
   if (named) return readRows(chart, ranked.map(read));
-  return chart.show(ranked.map((_, k) => k + 0.45), (k) => read(ranked[k]));
+  return chart.show(
+    ranked.map((_, k) => k + 0.5),
+    (k) => read(ranked[k]),
+  );
 }
 
 function drawHeatMap(run, now, ranked) {
   const host = plot("heat-map");
   if (!now.savings.total) return sayInstead(host, NOTHING_SAVED);
   if (run.seeds.length < 2) return sayInstead(host, ONE_SEED);
-  const rows = ranked.length, columns = run.seeds.length, named = rows <= 40;
+  const rows = ranked.length,
+    columns = run.seeds.length,
+    named = rows <= 40;
   const place = new Map(ranked.map((row, k) => [row.i, k]));
   const saved = now.baseline.map((decision, i) => decision.used - now.decisions[i].used);
   const most = saved.reduce((high, one) => Math.max(high, one), 1);
@@ -125,20 +157,27 @@ function drawHeatMap(run, now, ranked) {
       : { domain: [rows, 0], format: (n) => plainNumber(n) },
     label: `Tokens saved for each seed and question; the most is ${tokens(most)}.`,
   });
-  const gap = rows > 120 ? 0 : 1, levels = 8, paths = Array.from({ length: levels + 1 }, () => "");
+  const gap = rows > 120 ? 0 : 1,
+    levels = 8,
+    paths = Array.from({ length: levels + 1 }, () => "");
   const cells = new Map();
   run.traces.forEach((trace, i) => {
-    const k = place.get(trace.question), level = saved[i] > 0 ? Math.max(1, Math.round((levels * saved[i]) / most)) : 0;
+    const k = place.get(trace.question),
+      level = saved[i] > 0 ? Math.max(1, Math.round((levels * saved[i]) / most)) : 0;
     const [left, right] = [chart.x(trace.seed - 0.5), chart.x(trace.seed + 0.5) - gap];
     const [top, bottom] = [chart.y(k), chart.y(k + 1) - gap];
     paths[level] += `M${left.toFixed(1)} ${top.toFixed(1)}H${right.toFixed(1)}V${bottom.toFixed(1)}H${left.toFixed(1)}Z`;
     cells.set(k * columns + trace.seed, i);
   });
-  paths.forEach((path, level) => path && chart.add(svg("path", { d: path, class: "cell", style: `--level:${level / levels}` })));
+  paths.forEach(
+    (path, level) => path && chart.add(svg("path", { d: path, class: "cell", style: `--level:${level / levels}` })),
+  );
   chart.show(null);
   readCells(chart, (seed, k) => {
     const i = cells.get(k * columns + seed);
-    return i === undefined ? null : `${ranked[k].id}, seed ${run.seeds[seed]}: ${tokens(saved[i])} of ${tokens(now.baseline[i].used)} tokens saved`;
+    return i === undefined
+      ? null
+      : `${ranked[k].id}, seed ${run.seeds[seed]}: ${tokens(saved[i])} of ${tokens(now.baseline[i].used)} tokens saved`;
   });
 }
 

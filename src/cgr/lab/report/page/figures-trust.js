@@ -10,27 +10,35 @@ function drawHistogram(run, { rows, count }) {
     height: 230,
     x: { domain: [0, 1], format: certaintyText, ticks: EVERY_QUARTER, title: "certainty of a probe" },
     y: { domain: [0, Math.max(...rows.map(share)) * 1.06], format: (value) => percent(value, 0) },
-    label: `Histogram of certainty: ${percent(share(rows.at(-1)))} of the probes are above ${certaintyText(rows.at(-1).low)}.`,
+    label: `Certainty of probes: ${percent(share(rows.at(-1)))} are above ${certaintyText(rows.at(-1).low)}.`,
   });
   for (const row of rows) {
     let from = 0;
-    for (const [kind, name] of [["right", "right"], ["wrong", "wrong"], ["unknown", "accent"]]) {
+    for (const [kind, name] of [
+      ["right", "right"],
+      ["wrong", "wrong"],
+      ["unknown", "accent"],
+    ]) {
       const to = from + row[kind] / count;
       if (row[kind]) chart.bar(row.low + 0.002, row.high - row.low - 0.004, from, to, `bar ${name}`);
       from = to;
     }
   }
-  chart.show(rows.map((row) => (row.low + row.high) / 2), (i) => {
-    const { low, high, right, wrong, unknown } = rows[i];
-    const kinds = run.graded ? `, ${plainNumber(right)} right and ${plainNumber(wrong)} wrong` : "";
-    return `${certaintyText(low)} to ${certaintyText(high)}: ${plural(right + wrong + unknown, "probe")}${kinds}`;
-  });
+  chart.show(
+    rows.map((row) => (row.low + row.high) / 2),
+    (i) => {
+      const { low, high, right, wrong, unknown } = rows[i];
+      const kinds = run.graded ? `, ${plainNumber(right)} right and ${plainNumber(wrong)} wrong` : "";
+      return `${certaintyText(low)} to ${certaintyText(high)}: ${plural(right + wrong + unknown, "probe")}${kinds}`;
+    },
+  );
 }
 
 function drawReliability(run, pairs) {
   const host = plot("reliability");
   if (!pairs.length) return sayInstead(host, "Nothing is answered at this threshold.");
-  const bins = reliability(pairs), most = Math.max(...bins.map((bin) => bin.count));
+  const bins = reliability(pairs),
+    most = Math.max(...bins.map((bin) => bin.count));
   const chart = new Chart(host, {
     height: 230,
     x: { domain: [0, 1.02], format: certaintyText, ticks: EVERY_QUARTER, title: "certainty of the answer" },
@@ -38,11 +46,18 @@ function drawReliability(run, pairs) {
     label: `How often answers of each certainty are right; calibration error ${plainNumber(calibrationError(pairs), 3)}.`,
   });
   chart.add(svg("line", { x1: chart.x(0), y1: chart.y(0), x2: chart.x(1), y2: chart.y(1), class: "rule" }));
-  chart.line(bins.map((bin) => [bin.sure, bin.right]), "accent");
+  chart.line(
+    bins.map((bin) => [bin.sure, bin.right]),
+    "accent",
+  );
   for (const bin of bins) chart.dot([bin.sure, bin.right], "accent", 3 + 6 * Math.sqrt(bin.count / most));
-  chart.show(bins.map((bin) => bin.sure), (i) => {
-    return `Certainty ${certaintyText(bins[i].sure)}: ${percent(bins[i].right)} of ${plural(bins[i].count, "answer")} right`;
-  });
+  chart.show(
+    bins.map((bin) => bin.sure),
+    (i) => {
+      const { sure, right, count } = bins[i];
+      return `Certainty ${certaintyText(sure)}: ${percent(right)} of ${plural(count, "answer")} right`;
+    },
+  );
 }
 
 function drawRisk(run, state, pairs, points, finals) {
@@ -52,18 +67,35 @@ function drawRisk(run, state, pairs, points, finals) {
   const [answers, ends] = [points, finals].map(afterTheFirst);
   const chart = new Chart(host, {
     height: 230,
-    x: { domain: [0, 1.02], format: (value) => percent(value, 0), ticks: EVERY_QUARTER, title: "share answered, surest first" },
-    y: { domain: [0, Math.max(...[...answers, ...ends].map((point) => point.risk)) * 1.1], format: (value) => percent(value, 0) },
+    x: {
+      domain: [0, 1.02],
+      format: (value) => percent(value, 0),
+      ticks: EVERY_QUARTER,
+      title: "share answered, surest first",
+    },
+    y: {
+      domain: [0, Math.max(...[...answers, ...ends].map((point) => point.risk)) * 1.1],
+      format: (value) => percent(value, 0),
+    },
     label: `Share of wrong answers among the surest; over all ${percent(points.at(-1).risk)}.`,
   });
-  chart.line(ends.map((point) => [point.coverage, point.risk]), "muted dashed");
-  chart.line(answers.map((point) => [point.coverage, point.risk]), "accent");
+  chart.line(
+    ends.map((point) => [point.coverage, point.risk]),
+    "muted dashed",
+  );
+  chart.line(
+    answers.map((point) => [point.coverage, point.risk]),
+    "accent",
+  );
   const sure = points.findLast((point) => point.certainty >= state.theta);
   if (sure) chart.dot([sure.coverage, sure.risk], "accent", 5);
-  chart.show(answers.map((point) => point.coverage), (i) => {
-    const { coverage, risk, certainty } = answers[i];
-    return `The surest ${percent(coverage, 0)} (from ${certaintyText(certainty)}): ${percent(risk)} wrong`;
-  });
+  chart.show(
+    answers.map((point) => point.coverage),
+    (i) => {
+      const { coverage, risk, certainty } = answers[i];
+      return `The surest ${percent(coverage, 0)} (from ${certaintyText(certainty)}): ${percent(risk)} wrong`;
+    },
+  );
 }
 
 // The first points jump: a share of so few says nothing.

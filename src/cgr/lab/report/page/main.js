@@ -3,8 +3,11 @@
 const data = readJson("data");
 const runs = data.runs.map(openRun);
 const state = { run: runs[0], theta: 0.99, penalty: 0.5, budget: runs[0]?.budget, abstain: false };
-const lists = new Map(), curves = new Map();
-let waiting = false, speaking = 0, noting = 0;
+const lists = new Map(),
+  curves = new Map();
+let waiting = false,
+  speaking = 0,
+  noting = 0;
 
 function byId(id) {
   return document.getElementById(id);
@@ -38,8 +41,10 @@ function chooseRun(run) {
 }
 
 function showControls() {
-  const { run, theta, penalty, budget, abstain } = state, budgets = run.budgets;
-  const slide = byId("theta-slide"), shown = byId("budget");
+  const { run, theta, penalty, budget, abstain } = state,
+    budgets = run.budgets;
+  const slide = byId("theta-slide"),
+    shown = byId("budget");
   slide.max = LADDER.length - 1;
   slide.value = nearest(LADDER, theta);
   slide.setAttribute("aria-valuetext", certaintyText(theta));
@@ -71,7 +76,8 @@ function remembered(key, compute) {
 function draw() {
   waiting = false;
   showControls();
-  const { run } = state, now = score(run, state);
+  const { run } = state,
+    now = score(run, state);
   tellStory(run, now);
   document.body.className = run.graded ? "has-truth" : "no-truth";
   if (!widths.size) measure();
@@ -87,15 +93,24 @@ function tellStory(run, now) {
   const { info, seeds, questions } = run;
   const ci = intervalAt(run, state, now);
   replaceIn("headline", pieces(headline(run, state, now, ci)));
-  replaceIn("what", [
-    info.model || info.name, `${plural(questions.length, "question")} × ${plural(seeds.length, "seed")}`,
-    `up to ${tokens(run.budget)} thinking tokens`, `asked every ${tokens(run.interval)}`,
-  ].join(" · "));
-  const settings = `θ = ${certaintyText(state.theta)}, penalty ${state.penalty}, budget ${tokens(state.budget)}` +
+  replaceIn(
+    "what",
+    [
+      info.model || info.name,
+      `${plural(questions.length, "question")} × ${plural(seeds.length, "seed")}`,
+      `up to ${tokens(run.budget)} thinking tokens`,
+      `asked every ${tokens(run.interval)}`,
+    ].join(" · "),
+  );
+  const settings =
+    `θ = ${certaintyText(state.theta)}, penalty ${state.penalty}, budget ${tokens(state.budget)}` +
     `${state.abstain ? ", silent when unsure" : ""}${runs.length > 1 ? `, run ${info.name}` : ""}.`;
   byId("settings").textContent = `As set: ${settings}`;
   replaceIn("now", nowTable(run, state, now), facts(run, now));
-  replaceIn("notes", notesOf(run).map((note) => make("li", {}, note)));
+  replaceIn(
+    "notes",
+    notesOf(run).map((note) => make("li", {}, note)),
+  );
   byId("notes").hidden = !byId("notes").children.length;
   clearTimeout(speaking);
   speaking = setTimeout(() => (byId("live").textContent = byId("headline").textContent), 500);
@@ -104,7 +119,10 @@ function tellStory(run, now) {
 function notesOf(run) {
   const notes = [...(run.report.notes ?? [])];
   if (state.theta <= run.undecided) {
-    notes.push(`Some probes were cut short when they were recorded: at or below ${certaintyText(run.undecided)} these numbers are not decided.`);
+    notes.push(
+      "Some probes were cut short when they were recorded: " +
+        `at or below ${certaintyText(run.undecided)} these numbers are not decided.`,
+    );
   }
   return notes;
 }
@@ -120,17 +138,25 @@ function drawFigures(run, now) {
   const key = `${run.number} ${state.budget} ${state.abstain}`;
   const curve = remembered(`trade ${key}`, () => tradeOff(run, state.budget, state.abstain));
   (run.graded ? drawTradeOff : drawTokensByThreshold)(run, state, now, curve);
-  drawCertainty(run, state, remembered(`certainty ${run.number}`, () => certaintySteps(run)));
+  drawCertainty(
+    run,
+    state,
+    remembered(`certainty ${run.number}`, () => certaintySteps(run)),
+  );
   drawTokensBySeed(run, now);
   const ranked = ranking(run, now);
   drawRanking(run, now, ranked);
   drawHeatMap(run, now, ranked);
-  drawHistogram(run, remembered(`histogram ${run.number}`, () => histogram(run)));
+  drawHistogram(
+    run,
+    remembered(`histogram ${run.number}`, () => histogram(run)),
+  );
 }
 
 // All that needs to know what is right.
 function drawJudged(run, now) {
-  const curve = gradeSteps(run, state.theta, state.budget), rows = cumulative(run, now, state.budget);
+  const curve = gradeSteps(run, state.theta, state.budget),
+    rows = cumulative(run, now, state.budget);
   replaceIn("accuracy-table", accuracyTable(run, state, data.thresholds, now));
   replaceIn("grade-table", gradeTable(run, state, data.penalties, now, curve));
   drawGrade(run, state, grade(curve, now.plain, state.penalty), gradeAlways(run, state));
@@ -142,14 +168,32 @@ function drawJudged(run, now) {
 }
 
 function drawTrust(run, now) {
-  const pairs = judgements(run, now.decisions, now.given), points = riskCoverage(pairs);
+  const pairs = judgements(run, now.decisions, now.given),
+    points = riskCoverage(pairs);
   drawReliability(run, pairs);
-  drawRisk(run, state, pairs, points, riskCoverage(judgements(run, now.baseline, now.baseline.map(() => true))));
+  drawRisk(
+    run,
+    state,
+    pairs,
+    points,
+    riskCoverage(
+      judgements(
+        run,
+        now.baseline,
+        now.baseline.map(() => true),
+      ),
+    ),
+  );
   if (!pairs.length) return replaceIn("trust", "Nothing is answered at these settings.");
-  const ece = calibrationError(pairs), aurc = riskArea(points);
-  return replaceIn("trust",
-    "Of the answers given, calibration error (ECE) ", number("ece", ece, plainNumber(ece, 3), "b"),
-    ", area under risk and coverage (AURC) ", number("aurc", aurc, plainNumber(aurc, 3), "b"), ".",
+  const ece = calibrationError(pairs),
+    aurc = riskArea(points);
+  return replaceIn(
+    "trust",
+    "Of the answers given, calibration error (ECE) ",
+    number("ece", ece, plainNumber(ece, 3), "b"),
+    ", area under risk and coverage (AURC) ",
+    number("aurc", aurc, plainNumber(aurc, 3), "b"),
+    ".",
   );
 }
 
@@ -162,14 +206,21 @@ function changed() {
 }
 
 function listen() {
-  const on = (id, event, act) => byId(id).addEventListener(event, ({ target }) => {
-    if (act(target) !== false) changed();
+  const on = (id, event, act) =>
+    byId(id).addEventListener(event, ({ target }) => {
+      if (act(target) !== false) changed();
+    });
+  on("theta-slide", "input", (slide) => {
+    state.theta = LADDER[slide.value];
   });
-  on("theta-slide", "input", (slide) => { state.theta = LADDER[slide.value]; });
   on("theta", "input", ({ value }) => take("theta", value, 1));
   on("penalty", "input", ({ value }) => take("penalty", value, Infinity));
-  on("budget", "input", ({ value }) => { state.budget = state.run.budgets[value]; });
-  on("abstain", "change", ({ checked }) => { state.abstain = checked; });
+  on("budget", "input", ({ value }) => {
+    state.budget = state.run.budgets[value];
+  });
+  on("abstain", "change", ({ checked }) => {
+    state.abstain = checked;
+  });
   on("run", "change", ({ value }) => chooseRun(runs[value]));
   on("sweep", "toggle", () => {});
   byId("find").addEventListener("input", () => lists.get(state.run).arrange());
@@ -217,10 +268,15 @@ function begin() {
     return;
   }
   if (!state.run.traces.length) chooseRun(runs.find((run) => run.traces.length));
-  const options = runs.filter((run) => run.traces.length).map((run) => make("option", { value: run.number }, run.info.name));
+  const options = runs
+    .filter((run) => run.traces.length)
+    .map((run) => make("option", { value: run.number }, run.info.name));
   replaceIn("run", options);
   byId("run-control").hidden = options.length < 2;
-  replaceIn("order", Object.entries(ORDERS).map(([value, { title }]) => make("option", { value }, title)));
+  replaceIn(
+    "order",
+    Object.entries(ORDERS).map(([value, { title }]) => make("option", { value }, title)),
+  );
   const opened = readAddress();
   listen();
   draw();

@@ -27,7 +27,10 @@ class QuestionList {
     const order = ORDERS[document.getElementById("order").value].by;
     const found = this.items.filter((item) => item.matches(wanted)).sort((a, b) => order(a, b) || a.i - b.i);
     const shown = this.all ? found : found.slice(0, FIRST);
-    replaceIn("question-list", shown.map((item) => item.element));
+    replaceIn(
+      "question-list",
+      shown.map((item) => item.element),
+    );
     const more = document.getElementById("more");
     more.hidden = shown.length === found.length;
     more.textContent = `Show all ${plainNumber(found.length)} questions`;
@@ -50,7 +53,9 @@ class QuestionView {
     this.traces = run.traces.filter((trace) => trace.question === i);
     this.numbers = make("span", { class: "q-numbers" });
     this.body = make("div", { class: "q-body" });
-    const summary = make("summary", {},
+    const summary = make(
+      "summary",
+      {},
       make("span", { class: "q-id" }, shortId(question.id, 24)),
       make("span", { class: "q-text" }, question.text || "(its text was not recorded)"),
       this.numbers,
@@ -60,7 +65,9 @@ class QuestionView {
   }
 
   matches(wanted) {
-    return !wanted || `${this.question.id} ${this.question.text} ${this.question.gold ?? ""}`.toLowerCase().includes(wanted);
+    return (
+      !wanted || `${this.question.id} ${this.question.text} ${this.question.gold ?? ""}`.toLowerCase().includes(wanted)
+    );
   }
 
   open() {
@@ -69,14 +76,21 @@ class QuestionView {
 
   update(state, now) {
     Object.assign(this, { state, now });
-    const plain = now.plain.byQuestion[this.i], guided = now.guided.byQuestion[this.i];
+    const plain = now.plain.byQuestion[this.i],
+      guided = now.guided.byQuestion[this.i];
     this.saved = (plain.tokens - guided.tokens) / plain.traces;
-    this.changed = this.traces.filter((trace) => now.baseline[trace.index].right !== now.decisions[trace.index].right).length;
+    this.changed = this.traces.filter(
+      (trace) => now.baseline[trace.index].right !== now.decisions[trace.index].right,
+    ).length;
     const share = plain.tokens ? (plain.tokens - guided.tokens) / plain.tokens : 0;
     this.numbers.replaceChildren(
-      plain.graded ? make("span", { class: "q-right" }, `${plain.correct}→${guided.correct} of ${plain.graded} right`) : "",
+      make("span", { class: "q-right" }, plain.graded ? `${plain.correct}→${guided.correct} of ${plain.graded} right` : ""),
       make("span", { class: "q-bar", "aria-hidden": "true" }, make("i", { style: `width:${(100 * share).toFixed(1)}%` })),
-      make("span", { class: "q-saved", "data-metric": "question.saved", "data-value": this.saved }, `${percent(share, 0)} saved`),
+      make(
+        "span",
+        { class: "q-saved", "data-metric": "question.saved", "data-value": this.saved },
+        `${percent(share, 0)} saved`,
+      ),
     );
     if (this.element.open && this.element.isConnected) this.draw();
   }
@@ -85,7 +99,8 @@ class QuestionView {
     if (!this.views) this.build();
     const longest = Math.max(...this.traces.map((trace) => Math.min(trace.tokens, this.state.budget)));
     for (const view of this.views) {
-      const { index } = view.trace, { decisions, baseline, given } = this.now;
+      const { index } = view.trace,
+        { decisions, baseline, given } = this.now;
       view.update(this.state, decisions[index], baseline[index], given[index], longest);
     }
   }
@@ -96,7 +111,9 @@ class QuestionView {
     this.body.append(
       text ? make("p", { class: "q-full" }, text) : "",
       make("p", {}, gold === null ? "Its answer is not known." : ["The truth is ", make("b", {}, gold), "."]),
-      this.run.hasTexts ? "" : make("p", { class: "quiet" }, "The thinking itself is left out of this page, since it would make it too large."),
+      this.run.hasTexts
+        ? ""
+        : make("p", { class: "quiet" }, "The thinking itself is left out of this page, since it would make it too large."),
       ...this.views.map((view) => view.element),
     );
   }

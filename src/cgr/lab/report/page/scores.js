@@ -4,10 +4,18 @@ function score(run, { theta, budget, abstain }) {
   const baseline = decideAll(run, Infinity, budget);
   const decisions = decideAll(run, theta, budget);
   const given = decisions.map((decision) => !abstain || isSure(decision, theta));
-  const plain = tally(run, baseline, baseline.map(() => true));
+  const plain = tally(
+    run,
+    baseline,
+    baseline.map(() => true),
+  );
   const guided = tally(run, decisions, given);
   return {
-    baseline, decisions, given, plain, guided,
+    baseline,
+    decisions,
+    given,
+    plain,
+    guided,
     fired: decisions.filter((decision) => decision.cause === "certainty").length,
     accuracy: compare(run, plain, guided),
     savings: save(run, baseline, decisions, budget),
@@ -17,7 +25,9 @@ function score(run, { theta, budget, abstain }) {
 // Correct, wrong, unanswered and tokens: by seed, by question, and over all. Traces without a truth count in tokens only.
 function tally(run, decisions, given) {
   const empty = () => ({ correct: 0, wrong: 0, silent: 0, graded: 0, tokens: 0, traces: 0 });
-  const bySeed = run.seeds.map(empty), byQuestion = run.questions.map(empty), all = empty();
+  const bySeed = run.seeds.map(empty),
+    byQuestion = run.questions.map(empty),
+    all = empty();
   run.traces.forEach((trace, i) => {
     const outcome = !given[i] ? "silent" : decisions[i].right ? "correct" : "wrong";
     for (const sums of [bySeed[trace.seed], byQuestion[trace.question], all]) {
@@ -28,9 +38,12 @@ function tally(run, decisions, given) {
       sums[outcome] += 1;
     }
   });
-  const known = all.graded > 0, seeds = run.seeds.length;
+  const known = all.graded > 0,
+    seeds = run.seeds.length;
   return {
-    bySeed, byQuestion, all,
+    bySeed,
+    byQuestion,
+    all,
     tokens_mean: all.tokens / all.traces,
     correct_mean: known ? all.correct / seeds : null,
     wrong_mean: known ? all.wrong / seeds : null,
@@ -81,7 +94,8 @@ function save(run, baseline, decisions, budget) {
 // that ended before it.
 function gradeSteps(run, theta, budget) {
   const steps = run.steps.filter((step) => step < budget);
-  const correct = steps.map(() => 0), wrong = steps.map(() => 0);
+  const correct = steps.map(() => 0),
+    wrong = steps.map(() => 0);
   for (const trace of run.traces) {
     if (!trace.graded) continue;
     const decision = decide(run, trace, theta, run.budget);
@@ -96,8 +110,10 @@ function gradeSteps(run, theta, budget) {
 function grade(curve, plain, penalty) {
   const grades = curve.steps.map((_, k) => (curve.correct[k] - penalty * curve.wrong[k]) / curve.seeds);
   const baseline = plain.correct_mean === null ? null : plain.correct_mean - penalty * plain.wrong_mean;
-  if (!grades.length || baseline === null) return { grades: [], answered: 0, baseline, final: null, diff: null, max: null, step: null };
-  const final = grades[grades.length - 1], max = Math.max(...grades);
+  if (!grades.length || baseline === null)
+    return { grades: [], answered: 0, baseline, final: null, diff: null, max: null, step: null };
+  const final = grades[grades.length - 1],
+    max = Math.max(...grades);
   const earliest = grades.findIndex((one) => one >= max - 1e-9);
   const answered = curve.correct.at(-1) + curve.wrong.at(-1);
   return { grades, answered, baseline, final, diff: final - baseline, max, step: curve.steps[earliest] };
@@ -147,6 +163,7 @@ function deviation(values) {
 }
 
 function quantile(sorted, share) {
-  const place = share * (sorted.length - 1), low = Math.floor(place);
+  const place = share * (sorted.length - 1),
+    low = Math.floor(place);
   return sorted[low] + (place - low) * ((sorted[low + 1] ?? sorted[low]) - sorted[low]);
 }

@@ -5,7 +5,11 @@ const one = (value) => plainNumber(value, 1);
 const two = (value) => plainNumber(value, 2);
 
 function table(caption, columns, rows) {
-  const head = make("tr", {}, columns.map((column) => make("th", { scope: "col", title: column.help ?? null }, column.title)));
+  const head = make(
+    "tr",
+    {},
+    columns.map((column) => make("th", { scope: "col", title: column.help ?? null }, column.title)),
+  );
   const body = rows.map(({ attributes = {}, values }) => {
     const cells = columns.map((column, i) => {
       const cell = number(column.metric, values[column.metric], column.format(values[column.metric]), i ? "td" : "th");
@@ -55,21 +59,47 @@ function accuracyTable(run, state, thresholds, now) {
     { metric: "correct_mean", title: "Acc.", format: two, help: "questions right, mean over seeds" },
     { metric: "accuracy", title: "Rel. acc.", format: percent, help: "right answers of all" },
     { metric: "diff_mean", title: "Diff.", format: (value) => points(value, 2), help: "questions, against the baseline" },
-    { metric: "diff_points", title: "Points", format: (value) => points(value, 2), help: "percentage points; the paper's Rel. Diff." },
-    { metric: "diff_relative", title: "Ratio", format: (value) => (value > 0 ? "+" : "") + percent(value), help: "difference / baseline" },
+    {
+      metric: "diff_points",
+      title: "Points",
+      format: (value) => points(value, 2),
+      help: "percentage points; the paper's Rel. Diff.",
+    },
+    {
+      metric: "diff_relative",
+      title: "Ratio",
+      format: (value) => (value > 0 ? "+" : "") + percent(value),
+      help: "difference / baseline",
+    },
     { metric: "equal", title: "Equal", format: whole, help: "seeds" },
     { metric: "better", title: "Better", format: whole, help: "seeds" },
     { metric: "worse", title: "Worse", format: whole, help: "seeds" },
-    { metric: "ci_low", title: "95 % from", format: (value) => points(value, 2), help: "interval of Diff., over questions" },
+    {
+      metric: "ci_low",
+      title: "95 % from",
+      format: (value) => points(value, 2),
+      help: "interval of Diff., over questions",
+    },
     { metric: "ci_high", title: "to", format: (value) => points(value, 2) },
   ];
   const rows = thresholdRows(run, state, thresholds, now, (made) => made.accuracy);
   const { correct_mean, accuracy, sd } = now.plain;
-  const spread = sd === null ? "" : `; over seeds it spreads by ${plainNumber(100 * sd, 1)} points, CGR by ${plainNumber(100 * now.guided.sd, 1)}`;
-  return table([
-    "Baseline: ", number("baseline.correct_mean", correct_mean, two(correct_mean)), " questions right on average, ",
-    number("baseline.accuracy", accuracy, percent(accuracy)), spread, ".",
-  ], columns, rows);
+  const spread =
+    sd === null
+      ? ""
+      : `; over seeds it spreads by ${plainNumber(100 * sd, 1)} points, CGR by ${plainNumber(100 * now.guided.sd, 1)}`;
+  return table(
+    [
+      "Baseline: ",
+      number("baseline.correct_mean", correct_mean, two(correct_mean)),
+      " questions right on average, ",
+      number("baseline.accuracy", accuracy, percent(accuracy)),
+      spread,
+      ".",
+    ],
+    columns,
+    rows,
+  );
 }
 
 function savingsTable(run, state, thresholds, now) {
@@ -85,13 +115,22 @@ function savingsTable(run, state, thresholds, now) {
     { metric: "against_budget_total", title: "Against budget", format: whole, help: "tokens of the full budget not used" },
   ];
   const caption = "Thinking tokens saved against each trace's natural length, gross and net of what the probes decoded.";
-  return table(caption, columns, thresholdRows(run, state, thresholds, now, (made) => made.savings));
+  return table(
+    caption,
+    columns,
+    thresholdRows(run, state, thresholds, now, (made) => made.savings),
+  );
 }
 
 function gradeTable(run, state, penalties, now, curve) {
   const columns = [
     { metric: "penalty", title: "Penalty", format: (value) => plainNumber(value, 2) },
-    { metric: "final", title: "Final", format: two, help: "Grade at the last step below the budget, abstaining when unsure" },
+    {
+      metric: "final",
+      title: "Final",
+      format: two,
+      help: "Grade at the last step below the budget, abstaining when unsure",
+    },
     { metric: "baseline", title: "Baseline", format: two, help: "answers everything at the budget" },
     { metric: "diff", title: "Diff.", format: (value) => points(value, 2) },
     { metric: "max", title: "Max", format: two },
@@ -99,10 +138,16 @@ function gradeTable(run, state, penalties, now, curve) {
   ];
   const all = [...new Set([...penalties, state.penalty])].sort((a, b) => a - b);
   const rows = all.map((penalty) => ({
-    attributes: { "data-threshold": state.theta, "data-penalty": penalty, class: penalty === state.penalty ? "current" : null },
+    attributes: {
+      "data-threshold": state.theta,
+      "data-penalty": penalty,
+      class: penalty === state.penalty ? "current" : null,
+    },
     values: { penalty, ...grade(curve, now.plain, penalty) },
   }));
-  const caption = `Grade at θ = ${certaintyText(state.theta)}: right answers less the penalty for each wrong one, saying nothing when unsure.`;
+  const caption =
+    `Grade at θ = ${certaintyText(state.theta)}: right answers less the penalty for each wrong one, ` +
+    "saying nothing when unsure.";
   return table(caption, columns, rows);
 }
 
@@ -120,8 +165,12 @@ function sweepTable(run, state) {
     return {
       attributes: { "data-budget": budget, class: budget === state.budget ? "current" : null },
       values: {
-        budget, plain_accuracy: plain.accuracy, plain_tokens: plain.tokens_mean,
-        accuracy: guided.accuracy, tokens: guided.tokens_mean, share: savings.share,
+        budget,
+        plain_accuracy: plain.accuracy,
+        plain_tokens: plain.tokens_mean,
+        accuracy: guided.accuracy,
+        tokens: guided.tokens_mean,
+        share: savings.share,
       },
     };
   });
@@ -137,14 +186,25 @@ function runsTable(runs, state) {
     { metric: "net_share", title: "Net", format: percent },
     { metric: "tokens", title: "Tokens per question", format: one },
   ];
-  const head = make("tr", {}, make("th", { scope: "col" }, "Run"), columns.map((column) => make("th", { scope: "col" }, column.title)));
-  const body = runs.filter((run) => run.traces.length).map((run) => {
-    const made = score(run, { theta: state.theta, budget: run.budget, abstain: state.abstain });
-    const values = { ...made.accuracy, ...made.savings, baseline: made.plain.accuracy, tokens: made.guided.tokens_mean };
-    const cells = columns.map(({ metric, format }) => number(metric, values[metric], format(values[metric]), "td"));
-    return make("tr", { "data-run": run.info.name, class: run === state.run ? "current" : null },
-      make("th", { scope: "row" }, run.info.name), cells);
-  });
+  const head = make(
+    "tr",
+    {},
+    make("th", { scope: "col" }, "Run"),
+    columns.map((column) => make("th", { scope: "col" }, column.title)),
+  );
+  const body = runs
+    .filter((run) => run.traces.length)
+    .map((run) => {
+      const made = score(run, { theta: state.theta, budget: run.budget, abstain: state.abstain });
+      const values = { ...made.accuracy, ...made.savings, baseline: made.plain.accuracy, tokens: made.guided.tokens_mean };
+      const cells = columns.map(({ metric, format }) => number(metric, values[metric], format(values[metric]), "td"));
+      return make(
+        "tr",
+        { "data-run": run.info.name, class: run === state.run ? "current" : null },
+        make("th", { scope: "row" }, run.info.name),
+        cells,
+      );
+    });
   const caption = `Every run at θ = ${certaintyText(state.theta)}, each with its whole budget.`;
   return captioned(caption, head, body);
 }
@@ -156,18 +216,41 @@ function nowTable(run, state, now) {
     ["Thinking tokens per question", "tokens_mean", plain.tokens_mean, guided.tokens_mean, one, change(savings.share)],
   ];
   if (run.graded) {
-    rows.unshift(["Accuracy", "accuracy", plain.accuracy, guided.accuracy, percent, `${points(accuracy.diff_points)} points`]);
-    rows.splice(1, 0, ["Questions right, per seed", "correct_mean", plain.correct_mean, guided.correct_mean, two, points(accuracy.diff_mean, 2)]);
-    if (plain.sd !== null) rows.push(["Spread over seeds, points", "sd", plain.sd, guided.sd, (value) => plainNumber(100 * value, 1), ""]);
+    rows.unshift([
+      "Accuracy",
+      "accuracy",
+      plain.accuracy,
+      guided.accuracy,
+      percent,
+      `${points(accuracy.diff_points)} points`,
+    ]);
+    rows.splice(1, 0, [
+      "Questions right, per seed",
+      "correct_mean",
+      plain.correct_mean,
+      guided.correct_mean,
+      two,
+      points(accuracy.diff_mean, 2),
+    ]);
+    if (plain.sd !== null)
+      rows.push(["Spread over seeds, points", "sd", plain.sd, guided.sd, (value) => plainNumber(100 * value, 1), ""]);
     if (state.abstain) rows.push(...silenceRows(plain, guided));
   }
-  const head = make("tr", {}, ["", "Baseline", "CGR", "Change"].map((title) => make("th", { scope: "col" }, title)));
-  const body = rows.map(([title, metric, before, after, format, difference]) => make("tr", {},
-    make("th", { scope: "row" }, title),
-    number(`plain.${metric}`, before, format(before), "td"),
-    number(`guided.${metric}`, after, format(after), "td"),
-    make("td", { class: "change" }, difference),
-  ));
+  const head = make(
+    "tr",
+    {},
+    ["", "Baseline", "CGR", "Change"].map((title) => make("th", { scope: "col" }, title)),
+  );
+  const body = rows.map(([title, metric, before, after, format, difference]) =>
+    make(
+      "tr",
+      {},
+      make("th", { scope: "row" }, title),
+      number(`plain.${metric}`, before, format(before), "td"),
+      number(`guided.${metric}`, after, format(after), "td"),
+      make("td", { class: "change" }, difference),
+    ),
+  );
   return make("table", { class: "now" }, make("thead", {}, head), make("tbody", {}, body));
 }
 
@@ -186,10 +269,17 @@ function facts(run, now) {
   const { savings, accuracy } = now;
   const lines = [
     ["Stopped early", `${plainNumber(now.fired)} of ${plural(run.traces.length, "trace")}`],
-    ["Saved", `${plainNumber(savings.total)} tokens; net of probes ${plainNumber(savings.net_total)} (${percent(savings.net_share)})`],
+    [
+      "Saved",
+      `${tokens(savings.total)} tokens; net of probes ${tokens(savings.net_total)} (${percent(savings.net_share)})`,
+    ],
   ];
   if (run.graded && run.seeds.length > 1) {
     lines.push(["Seeds", `${accuracy.better} better, ${accuracy.equal} equal, ${accuracy.worse} worse than the baseline`]);
   }
-  return make("dl", {}, lines.map(([name, text]) => [make("dt", {}, name), make("dd", {}, text)]));
+  return make(
+    "dl",
+    {},
+    lines.map(([name, text]) => [make("dt", {}, name), make("dd", {}, text)]),
+  );
 }

@@ -10,7 +10,13 @@ class TraceView {
     this.reader = make("details", { class: "reader" }, make("summary", {}, "Read the thinking"), this.text);
     this.reader.addEventListener("toggle", () => this.writeText());
     const canRead = run.hasTexts && textsOf(run)[trace.index].some(Boolean);
-    this.element = make("section", { class: "trace", "data-seed": run.seeds[trace.seed] }, this.line, this.strip, canRead ? this.reader : null);
+    this.element = make(
+      "section",
+      { class: "trace", "data-seed": run.seeds[trace.seed] },
+      this.line,
+      this.strip,
+      canRead ? this.reader : null,
+    );
   }
 
   update(state, decision, baseline, given, longest) {
@@ -21,14 +27,16 @@ class TraceView {
   }
 
   writeText() {
-    if (this.reader.open && this.decision) this.text.replaceChildren(...markedText(this.run, this.trace, this.state, this.decision));
+    if (this.reader.open && this.decision)
+      this.text.replaceChildren(...markedText(this.run, this.trace, this.state, this.decision));
   }
 }
 
 const textCache = new Map();
 
 function textsOf(run) {
-  if (!textCache.has(run.number)) textCache.set(run.number, readJson(`texts-${run.number}`) ?? run.traces.map(() => ["", ""]));
+  if (!textCache.has(run.number))
+    textCache.set(run.number, readJson(`texts-${run.number}`) ?? run.traces.map(() => ["", ""]));
   return textCache.get(run.number);
 }
 
@@ -42,16 +50,30 @@ function answerTag(trace, decision) {
   const cut = decision.closed ? "" : " (did not close)";
   const text = decision.answer === "" ? "no answer" : decision.answer;
   const sign = { right: " ✓", wrong: " ✗" }[name] ?? "";
-  return make("b", { class: `answer ${name}` }, text, make("span", { class: "sign" }, sign), cut, make("span", { class: "hidden" }, name && ` ${name}`));
+  return make(
+    "b",
+    { class: `answer ${name}` },
+    text,
+    make("span", { class: "sign" }, sign),
+    cut,
+    make("span", { class: "hidden" }, name && ` ${name}`),
+  );
+}
+
+function ending(trace, decision) {
+  if (decision.cause === "budget") return "the budget was spent";
+  return trace.eos ? "the model ended its turn" : "its thinking ended";
 }
 
 function traceLine(run, trace, decision, baseline, given) {
   const saved = baseline.used - decision.used;
-  const stop = decision.cause === "certainty"
-    ? `stopped at ${tokens(decision.used)} of ${tokens(baseline.used)} tokens, ${certaintyText(decision.certainty)} sure`
-    : `not sure before ${trace.eos ? "the model ended its turn" : decision.cause === "budget" ? "the budget was spent" : "its thinking ended"} at ${tokens(decision.used)} tokens`;
+  const stop =
+    decision.cause === "certainty"
+      ? `stopped at ${tokens(decision.used)} of ${tokens(baseline.used)} tokens, ${certaintyText(decision.certainty)} sure`
+      : `not sure before ${ending(trace, decision)} at ${tokens(decision.used)} tokens`;
   return [
-    make("span", { class: "seed" }, `seed ${run.seeds[trace.seed]}`), " ",
+    make("span", { class: "seed" }, `seed ${run.seeds[trace.seed]}`),
+    " ",
     given ? answerTag(trace, decision) : make("b", { class: "answer" }, "no answer given"),
     ` ${stop}`,
     saved > 0 ? make("span", { class: "saved" }, `, ${tokens(saved)} saved`) : "",
@@ -61,9 +83,11 @@ function traceLine(run, trace, decision, baseline, given) {
 
 // The curve of certainty above, the answers below as bars that last until the answer changes.
 function drawStrip(host, run, trace, state, decision, longest) {
-  const { at, certainty, flags, answer } = run.probes, end = Math.min(trace.tokens, state.budget);
+  const { at, certainty, flags, answer } = run.probes,
+    end = Math.min(trace.tokens, state.budget);
   const chart = new Chart(host, {
-    height: 104, margin: { left: 34, right: 8, top: 8, bottom: 44 },
+    height: 104,
+    margin: { left: 34, right: 8, top: 8, bottom: 44 },
     x: { ...tokenAxis([0, Math.max(longest, 1)], ""), room: 110 },
     y: { domain: [0, 1.04], ticks: [0, 0.5, 1], format: (value) => plainNumber(value, value % 1 ? 1 : 0) },
     label: stripLabel(run, trace, decision),
@@ -76,11 +100,14 @@ function drawStrip(host, run, trace, state, decision, longest) {
   for (const [x, y, flag] of points) chart.dot([x, y], dotName(trace, flag), points.length > 60 ? 1.8 : 2.8);
   answerBars(chart, run, trace, points, end);
   chart.down(decision.used, "stop");
-  chart.show(points.map(([x]) => x), (k) => {
-    const [x, y, flag, index] = points[k];
-    const note = flag & CLOSED ? (trace.graded ? (flag & RIGHT ? ", right" : ", wrong") : "") : ", did not close";
-    return `${tokens(x)} tokens: “${run.answers[index]}”, ${certaintyText(y)} sure${note}`;
-  });
+  chart.show(
+    points.map(([x]) => x),
+    (k) => {
+      const [x, y, flag, index] = points[k];
+      const note = flag & CLOSED ? (trace.graded ? (flag & RIGHT ? ", right" : ", wrong") : "") : ", did not close";
+      return `${tokens(x)} tokens: “${run.answers[index]}”, ${certaintyText(y)} sure${note}`;
+    },
+  );
 }
 
 function dotName(trace, flag) {
@@ -95,10 +122,14 @@ function answerBars(chart, run, trace, points, end) {
   while (k < points.length) {
     const first = k;
     while (k < points.length && points[k][3] === points[first][3] && points[k][2] === points[first][2]) k += 1;
-    const left = chart.x(points[first][0]), right = chart.x(k < points.length ? points[k][0] : Math.max(end, points[k - 1][0]));
+    const left = chart.x(points[first][0]),
+      right = chart.x(k < points.length ? points[k][0] : Math.max(end, points[k - 1][0]));
     const width = Math.max(right - left - 1, 1.5);
-    chart.add(svg("rect", { x: left, y: top, width, height: 17, rx: 2, class: `answered ${dotName(trace, points[first][2])}` }));
-    const text = run.answers[points[first][3]], fits = Math.floor((width - 6) / 6.6);
+    chart.add(
+      svg("rect", { x: left, y: top, width, height: 17, rx: 2, class: `answered ${dotName(trace, points[first][2])}` }),
+    );
+    const text = run.answers[points[first][3]],
+      fits = Math.floor((width - 6) / 6.6);
     if (text && fits >= Math.min(text.length, 3)) {
       chart.add(svg("text", { x: left + 4, y: top + 12.5, class: "answer-text" }, shortId(text, fits)));
     }
@@ -107,15 +138,20 @@ function answerBars(chart, run, trace, points, end) {
 
 function stripLabel(run, trace, decision) {
   const stop = decision.cause === "certainty" ? `stopped at ${tokens(decision.used)} tokens` : "not stopped";
-  return `Seed ${run.seeds[trace.seed]}: ${plural(trace.to - trace.from, "probe")}, ${stop}, answer ${decision.answer || "none"}.`;
+  const probes = plural(trace.to - trace.from, "probe");
+  return `Seed ${run.seeds[trace.seed]}: ${probes}, ${stop}, answer ${decision.answer || "none"}.`;
 }
 
 // Where a token lies in the text is not recorded, so a probe's place is by proportion: about there.
 function markedText(run, trace, state, decision) {
-  const [text, written] = textsOf(run)[trace.index], { at, certainty, answer, flags } = run.probes;
-  const parts = [make("p", { class: "quiet" }, "Places are by proportion of tokens, so a mark stands about where the probe was made.")];
+  const [text, written] = textsOf(run)[trace.index],
+    { at, certainty, answer, flags } = run.probes;
+  const parts = [
+    make("p", { class: "quiet" }, "Places are by proportion of tokens, so a mark stands about where the probe was made."),
+  ];
   const body = make("div", { class: "text" });
-  let from = 0, target = body;
+  let from = 0,
+    target = body;
   const upTo = (position) => {
     const to = wordEnd(text, Math.round((text.length * Math.min(position, trace.tokens)) / Math.max(trace.tokens, 1)));
     if (to > from) target.append(text.slice(from, to));
@@ -123,8 +159,11 @@ function markedText(run, trace, state, decision) {
   };
   for (let i = trace.from; i < trace.to && at[i] <= state.budget; i++) {
     upTo(at[i]);
-    const note = `${tokens(at[i])} · ${run.answers[answer[i]] || "nothing"}${flags[i] & CLOSED ? "" : "…"} · ${certaintyText(certainty[i])}`;
-    target.append(make("span", { class: `probe ${dotName(trace, flags[i])}`, title: "the answer if asked about here" }, note));
+    const said = (run.answers[answer[i]] || "nothing") + (flags[i] & CLOSED ? "" : "…");
+    const note = `${tokens(at[i])} · ${said} · ${certaintyText(certainty[i])}`;
+    target.append(
+      make("span", { class: `probe ${dotName(trace, flags[i])}`, title: "the answer if asked about here" }, note),
+    );
     if (decision.cause === "certainty" && at[i] === decision.used) {
       target.append(make("span", { class: "stop-here" }, "CGR stopped about here; the rest was saved"));
       target = body.appendChild(make("span", { class: "unread" }));
@@ -133,7 +172,11 @@ function markedText(run, trace, state, decision) {
   upTo(trace.tokens);
   if (from < text.length) target.append(text.slice(from));
   parts.push(body);
-  if (written) parts.push(make("p", { class: "quiet" }, "What the model wrote by itself after its thinking (shown, not scored):"), make("div", { class: "text" }, written));
+  if (written)
+    parts.push(
+      make("p", { class: "quiet" }, "What the model wrote by itself after its thinking (shown, not scored):"),
+      make("div", { class: "text" }, written),
+    );
   return parts;
 }
 

@@ -1,6 +1,7 @@
 // Numbers and states as words. What cannot be computed is said, never shown as a number.
 
-const MINUS = "\u2212", DASH = "\u2013";
+const MINUS = "\u2212",
+  DASH = "\u2013";
 
 function signed(text, value) {
   return value > 0 ? `+${text}` : text;
@@ -53,11 +54,15 @@ function shortTokens(most) {
 function headline(run, state, now, ci) {
   const threshold = certaintyText(state.theta);
   if (!now.fired) {
-    return [`At a certainty of ${threshold} nothing stopped early: no probe of this run was that sure`, ...unchanged(run, now)];
+    return [
+      `At a certainty of ${threshold} nothing stopped early: no probe of this run was that sure`,
+      ...unchanged(run, now),
+    ];
   }
-  const saved = now.savings.total > 0
-    ? ["saves ", strong("headline.share", now.savings.share, percent(now.savings.share, 0)), " of the thinking tokens"]
-    : ["saves no thinking tokens"];
+  const saved =
+    now.savings.total > 0
+      ? ["saves ", strong("headline.share", now.savings.share, percent(now.savings.share, 0)), " of the thinking tokens"]
+      : ["saves no thinking tokens"];
   return [`Stopping at a certainty of ${threshold} `, ...saved, ...accuracyClause(run, state, now, ci)];
 }
 
@@ -68,7 +73,8 @@ function unchanged(run, now) {
 
 function accuracyClause(run, state, now, ci) {
   if (!run.graded) return [". No question has a known answer, so nothing is said about accuracy."];
-  if (now.plain.accuracy === 1 && now.accuracy.accuracy === 1) return [", and every answer is right with it and without it."];
+  if (now.plain.accuracy === 1 && now.accuracy.accuracy === 1)
+    return [", and every answer is right with it and without it."];
   const { diff_points: diff } = now.accuracy;
   const change = strong("headline.diff_points", diff, `${points(diff)} points`);
   const clause = diff === 0 ? [" and leaves accuracy where it was"] : [" and changes accuracy by ", change];
@@ -84,9 +90,3 @@ function intervalClause(run, ci) {
 function strong(metric, value, text) {
   return { metric, value, text };
 }
-
-const WHY = {
-  certainty: "it was sure",
-  end_of_thinking: "its thinking ended",
-  budget: "the budget was spent",
-};
