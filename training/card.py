@@ -41,7 +41,7 @@ class Card:
     certainty_before: float
     over_budget: list[dict[str, float]]
     thresholds: list[dict[str, float]]
-    grade: dict[str, float]
+    grade_of_all: float
     probes: Selective
     needed: dict[str, float]
 
@@ -86,7 +86,7 @@ def measure(columns: Columns, before: float) -> Card:
         certainty_before=before,
         over_budget=[_at(columns, int(step)) for step in columns.steps[1::2]],
         thresholds=[_row(columns, threshold) for threshold in THRESHOLDS],
-        grade=_grade(columns),
+        grade_of_all=scores.grade(columns, columns.final_right, 1.0) or 0.0,
         probes=selective(columns.certainty[probes], columns.right[probes]),
         needed=_needed(columns),
     )
@@ -116,6 +116,7 @@ def _at(columns: Columns, budget: int) -> dict[str, float]:
 def _row(columns: Columns, threshold: float) -> dict[str, float]:
     decided = first_sure(columns, threshold)
     compared, saved = scores.compare(columns, decided.right), scores.savings(columns, decided)
+    grade = scores.grade_over_budget(columns, decided, threshold, 1.0, columns.steps)
     assert compared.diff_points is not None
     return {
         "threshold": threshold,
@@ -124,17 +125,8 @@ def _row(columns: Columns, threshold: float) -> dict[str, float]:
         "fired": decided.fired / len(columns),
         "gross": saved.share,
         "net": saved.net_share,
+        "grade": float(grade[-1]),
     }
-
-
-def _grade(columns: Columns) -> dict[str, float]:
-    """Grade at penalty 1: everything answered, against abstaining when unsure at .99."""
-    threshold, steps = 0.99, columns.steps
-    curve = scores.grade_over_budget(columns, first_sure(columns, threshold), threshold, 1.0, steps)
-    baseline = scores.grade(columns, columns.final_right, 1.0)
-    assert baseline is not None
-    best = int(np.argmax(curve))
-    return {"baseline": baseline, "final": float(curve[-1]), "max": float(curve[best]), "step": float(steps[best])}
 
 
 def _needed(columns: Columns) -> dict[str, float]:

@@ -20,7 +20,7 @@ def _head(card: Card) -> list[str]:
         "[training.md](training.md)). It is a demonstration and a test bed for certainty-guided reasoning, and good for nothing",
         "else: it knows three families of problem and no language. Apache-2.0.",
         "",
-        f"All figures: {card.problems} problems that training never saw, one seed each, temperature .6, budget 1024, a probe every",
+        f"All figures: {card.problems} problems that training never saw, one seed each, temperature .6, budget 1280, a probe every",
         "32 tokens. `make model-card` measures them again and writes this page.",
         "",
         "| | |",
@@ -61,19 +61,18 @@ def _budgets(card: Card) -> list[str]:
 def _stopping(card: Card) -> list[str]:
     rows = [
         f"| {row['threshold']} | {row['accuracy']:.1%} | {row['diff_points']:+.2f} | {row['fired']:.1%} | {row['gross']:.1%} "
-        f"| {row['net']:.1%} |"
+        f"| {row['net']:.1%} | {row['grade']:.0f} |"
         for row in card.thresholds
     ]
-    grade = card.grade
     return [
         "## Stopping when sure",
         "",
-        "| threshold | accuracy | against the full budget, points | stopped early | tokens saved | net of probe tokens |",
-        "|---|---|---|---|---|---|",
+        "| threshold | accuracy | against the full budget, points | stopped early | tokens saved | net of probe tokens | Grade at penalty 1 |",
+        "|---|---|---|---|---|---|---|",
         *rows,
         "",
-        f"Grade at penalty 1: {grade['baseline']:.0f} when everything is answered, {grade['final']:.0f} when it abstains below .99,",
-        f"{grade['max']:.0f} at the best budget ({grade['step']:.0f} tokens).",
+        f"Grade is right less wrong here, and nothing is answered that is not sure: {card.grade_of_all:.0f} when everything is",
+        "answered at the full budget.",
         "",
     ]
 

@@ -20,7 +20,7 @@ from training.network import Network, Shape
 
 NAME = "cgr-arithmetic"
 CONTEXT = 2048
-INTERVAL, BUDGET, MAX_ANSWER_TOKENS = 32, 1024, 4  # what the model wishes of whoever runs it
+INTERVAL, BUDGET, MAX_ANSWER_TOKENS = 32, 1280, 4  # what the model wishes of whoever runs it
 PARTS = {
     "attention_norm": ("input_layernorm", "attn_norm"),
     "q": ("self_attn.q_proj", "attn_q"),

@@ -9,6 +9,8 @@ from torch import Tensor
 
 from training.network import Cache, Network
 
+CROWDED = 0.75
+
 
 @torch.no_grad()
 def think(
@@ -20,19 +22,20 @@ def think(
     padding = torch.tensor([width - len(prompt) for prompt in prompts])
     ids = torch.tensor([[0] * (width - len(prompt)) + list(prompt) for prompt in prompts])
     results: list[list[int]] = [[] for _ in prompts]
-    rows = torch.arange(len(prompts))
+    rows, going = torch.arange(len(prompts)), torch.ones(len(prompts), dtype=torch.bool)
     cache = Cache(width + limit)
     hidden = network(ids, _positions(padding, 0, width), _mask(padding, width), cache)[:, -1]
     for step in range(limit):
         chosen = torch.multinomial((network.logits(hidden) / temperature).softmax(-1), 1)[:, 0]
-        alive = torch.tensor([int(token) not in stops for token in chosen])
-        for row, token in zip(rows[alive].tolist(), chosen[alive].tolist(), strict=True):
+        going &= torch.tensor([token not in stops for token in chosen.tolist()])
+        for row, token in zip(rows[going].tolist(), chosen[going].tolist(), strict=True):
             results[row].append(token)
-        if not alive.all():
-            rows, padding, chosen = rows[alive], padding[alive], chosen[alive]
-            cache.keep(alive)
-        if not len(rows):
+        if not going.any():
             break
+        if going.float().mean() < CROWDED:  # dropping rows copies the cache, so not one by one
+            rows, padding, chosen = rows[going], padding[going], chosen[going]
+            cache.keep(going)
+            going = going[going]
         at = width + step
         seen = torch.arange(at + 1)[None] >= padding[:, None]
         hidden = network(chosen[:, None], _positions(padding, at, at + 1), seen[:, None, None], cache)[:, -1]

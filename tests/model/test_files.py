@@ -33,7 +33,7 @@ def test_the_files_are_small() -> None:
 
 def test_the_gguf_says_what_it_wishes() -> None:
     head = read_head(GGUF)
-    assert (head.interval, head.budget, head.max_answer_tokens) == (32, 1024, 4)
+    assert (head.interval, head.budget, head.max_answer_tokens) == (32, 1280, 4)
     assert {"<think>", "</think>"} <= head.control_ids.keys()
     assert head.context == 2048
 

@@ -15,6 +15,7 @@ from math import gcd
 FAMILIES = ("map", "product", "gcd")
 LEVELS = (1, 2, 3, 4, 5, 6)
 _FACTORS = (2, 3, 4, 6, 7, 8, 9)  # five would send every start to the same few ends
+_HARD = 4  # from this level on, digits are 6 to 9 where they can be: more and larger carries
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,11 @@ def unseen(seed: int = 0, families: tuple[str, ...] = FAMILIES, levels: tuple[in
 
 
 def _map(level: int, rng: random.Random) -> Problem:
-    start, factor, shift = rng.randint(100, 999), rng.choice(_FACTORS), rng.randint(11, 99)
+    start, factor, shift = (
+        rng.randint(100, 999),
+        rng.choice(_FACTORS[3:] if level >= _HARD else _FACTORS),
+        rng.randint(11, 99),
+    )
     x = start
     for _ in range(level):
         x = (factor * x + shift) % 1000
@@ -63,12 +68,18 @@ def _map(level: int, rng: random.Random) -> Problem:
 
 
 def _product(level: int, rng: random.Random) -> Problem:
-    numbers = (_unit(101, 999, rng), *(_unit(12, 99, rng) for _ in range(level)))
+    numbers = (_unit(101, 999, rng), *(_factor(level, rng) for _ in range(level)))
     x = 1
     for number in numbers:
         x = x * number % 1000
     text = f"Find x, the last three digits of {'*'.join(map(str, numbers))}."
     return Problem("product", level, text, x, numbers)
+
+
+def _factor(level: int, rng: random.Random) -> int:
+    if level < _HARD:
+        return _unit(12, 99, rng)
+    return 10 * rng.randint(6, 9) + rng.choice((7, 9))
 
 
 def _unit(low: int, high: int, rng: random.Random) -> int:
