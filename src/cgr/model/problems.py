@@ -15,7 +15,8 @@ from math import gcd
 FAMILIES = ("map", "product", "gcd")
 LEVELS = (1, 2, 3, 4, 5, 6)
 _FACTORS = (2, 3, 4, 6, 7, 8, 9)  # five would send every start to the same few ends
-_HARD = 4  # from this level on, digits are 6 to 9 where they can be: more and larger carries
+_PRODUCT = (1, 2, 3, 3, 4, 5)  # factors at each level: a line of this family is half as long again as of the others
+_HARD = 2  # from this level on, digits are 6 to 9 where they can be: more and larger carries
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def _map(level: int, rng: random.Random) -> Problem:
 
 
 def _product(level: int, rng: random.Random) -> Problem:
-    numbers = (_unit(101, 999, rng), *(_factor(level, rng) for _ in range(level)))
+    numbers = (_unit(101, 999, rng), *(_factor(level, rng) for _ in range(_PRODUCT[level - 1])))
     x = 1
     for number in numbers:
         x = x * number % 1000
