@@ -16,22 +16,12 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from training import tokenizer as words
+from training.layout import PARTS, hf_names
 from training.network import Network, Shape
 
 NAME = "cgr-arithmetic"
 CONTEXT = 2048
 INTERVAL, BUDGET, MAX_ANSWER_TOKENS = 32, 1280, 4  # what the model wishes of whoever runs it
-PARTS = {
-    "attention_norm": ("input_layernorm", "attn_norm"),
-    "q": ("self_attn.q_proj", "attn_q"),
-    "k": ("self_attn.k_proj", "attn_k"),
-    "v": ("self_attn.v_proj", "attn_v"),
-    "o": ("self_attn.o_proj", "attn_output"),
-    "mlp_norm": ("post_attention_layernorm", "ffn_norm"),
-    "gate": ("mlp.gate_proj", "ffn_gate"),
-    "up": ("mlp.up_proj", "ffn_up"),
-    "down": ("mlp.down_proj", "ffn_down"),
-}
 
 
 def main() -> None:
@@ -116,11 +106,7 @@ def _pair_up(weight: Tensor, heads: int) -> Tensor:
 
 def write_hf(network: Network, tokenizer: Tokenizer, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    tensors = {"model.embed_tokens.weight": network.embed.weight, "model.norm.weight": network.norm.weight}
-    for index, layer in enumerate(network.layers):
-        for ours, (theirs, _) in PARTS.items():
-            tensors[f"model.layers.{index}.{theirs}.weight"] = getattr(layer, ours).weight
-    tensors = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    tensors = {theirs: network.get_parameter(ours).detach().contiguous() for ours, theirs in hf_names(network.shape.layers)}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     tokenizer.save(str(folder / "tokenizer.json"))
     end = tokenizer.token_to_id(words.END)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import shutil
 import time
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +19,7 @@ from torch.nn import functional as F
 
 from training import tokenizer as words
 from training.documents import Batch, Document, Writer, batch, problem_for_training
+from training.layout import read_hf
 from training.network import Network, Shape
 from training.optimizer import optimizers
 
@@ -32,6 +34,8 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(options.seed)
     torch.set_num_threads(options.threads)
+    if options.weights and not (options.out / "checkpoint.pt").exists():
+        begin_from(options.weights, options.out, options.lr)
     network, tools, step = start(options.out, options.lr)
     if options.compile:
         network.compile(dynamic=True)
@@ -57,6 +61,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--lr", type=float, default=0.003)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--weights", type=Path, help="start from this folder of safetensors, such as src/cgr/model/hf")
     parser.add_argument("--compile", action="store_true", help="twice as fast after a minute; needs a C++ compiler")
     return parser.parse_args()
 
@@ -75,6 +80,14 @@ def start(out: Path, lr: float) -> tuple[Network, list[torch.optim.Optimizer], i
     for tool, tool_state in zip(tools, state["tools"], strict=True):
         tool.load_state_dict(tool_state)
     return network, tools, int(state["step"])
+
+
+def begin_from(weights: Path, out: Path, lr: float) -> None:
+    """A first checkpoint with the weights of an exported model."""
+    shutil.copy(weights / "tokenizer.json", out / "tokenizer.json")
+    network, tools, _ = start(out, lr)
+    network.load_state_dict(read_hf(weights))
+    save(out, network, tools, 0)
 
 
 def save(out: Path, network: Network, tools: list[torch.optim.Optimizer], step: int) -> None:
