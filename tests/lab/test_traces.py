@@ -249,11 +249,11 @@ async def test_a_generated_trace_is_the_live_one_however_it_was_made(model: Mode
 
 
 async def test_what_the_model_writes_after_a_natural_end_is_kept(model: Model, tmp_path: Path) -> None:
-    """A temperature of 0 and an easy problem: the embedded model ends its thinking, then writes its answer."""
-    easy = [Question("e", "Find x, the greatest common divisor of 84 and 126.", "42", "integer")]
-    await agenerate(tmp_path, plan(easy, budget=600, temperature=0.0), model.engine)
-    (trace,) = kept(tmp_path)
-    if trace.ended == "budget" or trace.eos:
-        pytest.skip("this checkpoint does not end its thinking here")
-    assert "boxed" in trace.written
-    assert "</think>" not in trace.text
+    """An easy problem, a few seeds: the embedded model ends its thinking, then writes its answer."""
+    easy = [Question("e", "Find x, the last three digits of 313*21.", "573", "integer")]
+    await agenerate(tmp_path, plan(easy, seeds=4, budget=600), model.engine)
+    ended = [trace for trace in kept(tmp_path) if trace.ended == "end_of_thinking" and not trace.eos]
+    assert ended
+    for trace in ended:
+        assert "boxed" in trace.written
+        assert "</think>" not in trace.text
