@@ -19,7 +19,7 @@ RULES = PROBING | {"probing", "rules"}
 REASON = RULES
 ENGINES = BOTTOM | {"engines"}
 DRIVE = REASON | {"reason", "engines"}
-CORE = DRIVE | {"drive", "settings", "solve", "model"}
+CORE = DRIVE | {"drive", "settings", "running", "solve", "model"}
 ALLOWED = {
     "records": set(),
     "errors": set(),
@@ -30,7 +30,8 @@ ALLOWED = {
     "engines": ENGINES,
     "drive": DRIVE,
     "settings": DRIVE,
-    "solve": DRIVE | {"drive", "settings"},
+    "running": set(),
+    "solve": DRIVE | {"drive", "settings", "running"},
     "model": set(),
     "lab": CORE | {"lab", "cgr"},
     "server": CORE | {"server", "cgr"},

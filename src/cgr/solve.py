@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from cgr import running
 from cgr.drive import Driver, OnEvent
 from cgr.engines.base import Engine
 from cgr.errors import ModelNotFound, UsageError
@@ -68,7 +69,7 @@ class Model:
 
     def solve(self, question: str, *, on_event: OnEvent | None = None, **options: Any) -> Solution:
         """Answer one question. Options are the fields of `cgr.Settings`."""
-        return self._run(self.asolve(question, on_event=on_event, **options))
+        return self._run(lambda: self.asolve(question, on_event=on_event, **options))
 
     async def asolve(self, question: str, *, on_event: OnEvent | None = None, **options: Any) -> Solution:
         """The same, for asynchronous code; many may run at once, up to the model's `sessions`."""
@@ -113,13 +114,17 @@ class Model:
         if settings.overlap and not self.engine.capabilities.overlap:
             raise UsageError("This model was opened without overlap.", "Open it with open_model(..., overlap=True).")
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+    def _run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        return running.run(self._ready().get_loop(), work)
+
+    def _ready(self) -> asyncio.Runner:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            self._runner = self._runner or asyncio.Runner()
-            return self._runner.run(work)
-        work.close()
+            if self._runner is None:
+                self._runner = asyncio.Runner()
+                self._runner.get_loop()
+            return self._runner
         raise UsageError("There is an event loop running here already.", "Use `await model.asolve(...)` instead.")
 
     def close(self) -> None:
@@ -132,6 +137,7 @@ class Model:
         await self.engine.close()
 
     def __enter__(self) -> Self:
+        self._ready()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
