@@ -19,7 +19,7 @@ from cgr.model.problems import FAMILIES, Problem, is_held_out, make
 from training import tokenizer as words
 from training.thinking import think
 
-MAX_THINKING = 1100
+MAX_THINKING = 1280
 BRANCHES = 6
 SLIPS = 0.6
 SHORT = 24  # texts up to here recur, and are encoded once

@@ -27,6 +27,7 @@ TOKENS_PER_STEP = 5500
 WARM_UP = 50
 POOL = 3
 COMPARE_FROM = 3000
+COMPARE_MORE_FROM = 5000
 
 
 def main() -> None:
@@ -35,7 +36,7 @@ def main() -> None:
     torch.manual_seed(options.seed)
     torch.set_num_threads(options.threads)
     if options.weights and not (options.out / "checkpoint.pt").exists():
-        begin_from(options.weights, options.out, options.lr)
+        begin_from(options.weights, options.out, options.lr, options.from_step)
     network, tools, step = start(options.out, options.lr)
     if options.compile:
         network.compile(dynamic=True)
@@ -43,7 +44,7 @@ def main() -> None:
     began, seen = time.monotonic(), 0
     while step < options.steps:
         data = batch(documents_for(step, options.seed, writer))
-        lr = options.lr * rate(step, options.decay_from, options.steps)
+        lr = options.lr * rate(step, options.from_step, options.decay_from, options.steps)
         trunk, branch = train_step(network, tools, data, lr)
         step, seen = step + 1, seen + data.ids.numel()
         if step % 20 == 0:
@@ -62,6 +63,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--weights", type=Path, help="start from this folder of safetensors, such as src/cgr/model/hf")
+    parser.add_argument("--from-step", type=int, default=0, help="with --weights: where in the course of documents to begin")
     parser.add_argument("--compile", action="store_true", help="twice as fast after a minute; needs a C++ compiler")
     return parser.parse_args()
 
@@ -82,12 +84,12 @@ def start(out: Path, lr: float) -> tuple[Network, list[torch.optim.Optimizer], i
     return network, tools, int(state["step"])
 
 
-def begin_from(weights: Path, out: Path, lr: float) -> None:
+def begin_from(weights: Path, out: Path, lr: float, step: int) -> None:
     """A first checkpoint with the weights of an exported model."""
     shutil.copy(weights / "tokenizer.json", out / "tokenizer.json")
     network, tools, _ = start(out, lr)
     network.load_state_dict(read_hf(weights))
-    save(out, network, tools, 0)
+    save(out, network, tools, step)
 
 
 def save(out: Path, network: Network, tools: list[torch.optim.Optimizer], step: int) -> None:
@@ -120,13 +122,13 @@ def _groups(pool: int, seed: int, writer: Writer) -> list[list[Document]]:
 def passes(step: int, rng: random.Random) -> int:
     """How often a document may go through its problem. At first most stop after once: a second time could be copied from
     the first, and teaches little arithmetic. Comparing results comes later."""
-    shares = (0.6, 0.15, 0.25) if step < COMPARE_FROM else (0.4, 0.2, 0.4)
+    shares = (0.6, 0.15, 0.25) if step < COMPARE_FROM else (0.4, 0.2, 0.4) if step < COMPARE_MORE_FROM else (0.25, 0.25, 0.5)
     return rng.choices((1, 2, min(12, 2 + step // 200)), shares)[0]
 
 
-def rate(step: int, decay_from: int, steps: int) -> float:
-    if step < WARM_UP:
-        return (step + 1) / WARM_UP
+def rate(step: int, first: int, decay_from: int, steps: int) -> float:
+    if step < first + WARM_UP:
+        return (step - first + 1) / WARM_UP
     return 1.0 if step < decay_from else max(0.01, (steps - step) / (steps - decay_from))
 
 

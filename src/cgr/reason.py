@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 
 from cgr.errors import UnknownName, UsageError
 from cgr.records import Decision, Probe, StopCause
-from cgr.rules import STOP, KeepThinking, Rule, Seen
+from cgr.rules import GIVE_UP, STOP, Action, KeepThinking, Rule, Seen
 
 AtEnd = Literal["answer", "abstain"]
 POLICIES = ("answer", "abstain")
@@ -89,8 +89,8 @@ def reason(rule: Rule, budget: int, abstention: Abstention = Abstention()) -> Ge
             if rule.probes_at_end:
                 seen = yield from _probe(rule, seen)
             action = rule.on_end(seen)
-            if action == STOP:
-                return _sure(seen)
+            if action in (STOP, GIVE_UP):
+                return _settled(seen, action)
             if not isinstance(action, KeepThinking):
                 return (yield from _answer(seen, "end_of_thinking", abstention, over=True, eos=thought.eos))
             written = cast(int, (yield Append(action.text, limit - seen.at)))
@@ -101,8 +101,9 @@ def reason(rule: Rule, budget: int, abstention: Abstention = Abstention()) -> Ge
             seen = replace(seen, at=seen.at + written, forced=seen.forced + 1)
         if due <= seen.at < limit:
             seen = yield from _probe(rule, seen)
-            if rule.on_probe(seen) == STOP:
-                return _sure(seen)
+            action = rule.on_probe(seen)
+            if action in (STOP, GIVE_UP):
+                return _settled(seen, action)
     return (yield from _answer(seen, "budget", abstention, over=not rule.thinks))
 
 
@@ -114,8 +115,10 @@ def _probe(rule: Rule, seen: Seen) -> Generator[Request, Reply, Seen]:
     return replace(seen, probes=(*seen.probes, probe))
 
 
-def _sure(seen: Seen) -> Decision:
-    """A sure probe's answer is the answer: nothing more is decoded."""
+def _settled(seen: Seen, action: Action) -> Decision:
+    """A sure probe's answer is the answer: nothing more is decoded. Given up, there is none."""
+    if action == GIVE_UP:
+        return _decision(seen, seen.last, "gave_up", abstained=True)
     return _decision(seen, seen.last, "certainty")
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 Ended = Literal["end_of_thinking", "budget"]
-StopCause = Literal["certainty", "end_of_thinking", "budget"]
+StopCause = Literal["certainty", "end_of_thinking", "budget", "gave_up"]
 AnswerFormat = Literal["integer", "number", "choice", "math"]
 
 
@@ -121,7 +121,7 @@ class Decision(Record):
     """How one question ended: why thinking stopped, what the answer is, and what it cost.
 
     `final` is the answer decoded after thinking ended or the budget ran out; after a sure probe there is none, since
-    that probe's answer is the answer. `answer` is None where the policy was to abstain.
+    that probe's answer is the answer. `answer` is None where the policy was to abstain, or the rule gave up.
     """
 
     stop_cause: StopCause

@@ -20,6 +20,7 @@ WHY = {
     "certainty": "it was sure",
     "end_of_thinking": "it ended its thinking by itself",
     "budget": "the budget was spent",
+    "gave_up": "it gave up",
 }
 
 

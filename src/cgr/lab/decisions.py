@@ -30,7 +30,8 @@ T = TypeVar("T")
 class Decided:
     """One entry a trace: where the thinking stopped, whether a sure probe stopped it, and the answer that was given.
 
-    Everything is answered here; who wants to abstain where `sure` is False and the certainty is low does so in `scores`.
+    Everything is answered here but what the rule gave up; who wants to abstain where `sure` is False and the certainty is
+    low does so in `scores`.
     """
 
     at: Ints
@@ -40,6 +41,7 @@ class Decided:
     right: Bools
     probe_tokens: Ints
     suffix_tokens: Ints
+    gave_up: Bools
 
     @property
     def fired(self) -> int:
@@ -119,6 +121,7 @@ def stopped(columns: Columns, stop: Ints, asked: Bools | None = None) -> Decided
         right=np.where(sure, columns.right[rows, probe], columns.final_right),
         probe_tokens=(columns.decoded * made).sum(axis=1),
         suffix_tokens=(columns.suffix * made).sum(axis=1),
+        gave_up=np.zeros(len(columns), dtype=np.bool_),
     )
 
 
@@ -159,6 +162,7 @@ def _final(columns: Columns) -> Decided:
         right=columns.final_right,
         probe_tokens=nothing,
         suffix_tokens=nothing,
+        gave_up=np.zeros(len(columns), dtype=np.bool_),
     )
 
 
@@ -181,11 +185,12 @@ def replayed(rule: Rule, traces: Iterable[RecordedTrace], spec: ProbeSpec = Prob
     rows = []
     for trace in traces:
         made = replay(rule, trace, spec)
-        right = checker.right(made.answer, made.closed, trace.gold, trace.format)
+        right = made.answer is not None and checker.right(made.answer, made.closed, trace.gold, trace.format)
         suffix = sum(len(probe.suffix_ids) for probe in made.probes)
         sure = made.stop_cause == "certainty"
-        rows.append((made.thinking_tokens, sure, made.certainty, made.closed, right, made.probe_tokens, suffix))
-    at, sures, certainty, closed, rights, tokens, suffixes = zip(*rows, strict=True)
+        gave_up = made.stop_cause == "gave_up"
+        rows.append((made.thinking_tokens, sure, made.certainty, made.closed, right, made.probe_tokens, suffix, gave_up))
+    at, sures, certainty, closed, rights, tokens, suffixes, given_up = zip(*rows, strict=True)
     return Decided(
         at=np.array(at, dtype=np.int64),
         sure=np.array(sures, dtype=np.bool_),
@@ -194,6 +199,7 @@ def replayed(rule: Rule, traces: Iterable[RecordedTrace], spec: ProbeSpec = Prob
         right=np.array(rights, dtype=np.bool_),
         probe_tokens=np.array(tokens, dtype=np.int64),
         suffix_tokens=np.array(suffixes, dtype=np.int64),
+        gave_up=np.array(given_up, dtype=np.bool_),
     )
 
 

@@ -138,7 +138,7 @@ def answered_at(columns: Columns, decided: Decided, threshold: float) -> Ints:
 
 
 def sure_at_end(decided: Decided, threshold: float) -> Bools:
-    return decided.closed & (decided.certainty >= threshold)
+    return decided.closed & ~decided.gave_up & (decided.certainty >= threshold)
 
 
 def cumulative(columns: Columns, when: Ints, flags: Bools, steps: Ints) -> Floats:

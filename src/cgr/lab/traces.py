@@ -185,7 +185,7 @@ async def _written(session: Session, decision: Decision, limit: int) -> str:
 
 def recorded(question: Question, seed: int, budget: int, decision: Decision) -> RecordedTrace:
     """A decision of a rule that never stops, as what is kept of it."""
-    if decision.final is None or decision.stop_cause == "certainty":
+    if decision.final is None or decision.stop_cause == "certainty" or decision.stop_cause == "gave_up":
         raise UsageError("A trace that was stopped is not a whole one.", "Record with a rule that never stops.")
     return RecordedTrace(
         question_id=question.id,

@@ -1,6 +1,7 @@
 """The arithmetic problems that the embedded model was trained to think about.
 
-Three families, six levels each, every answer an integer 0..999. A problem whose text hashes into the held-out
+Three families, six levels each, every answer an integer 0..999. The sixth level of two families is too long to finish
+within the model's budget: there is nothing to do but to say so. A problem whose text hashes into the held-out
 twentieth is never trained on: `unseen` yields only those, so figures taken on them are figures on unseen problems.
 """
 
@@ -15,7 +16,8 @@ from math import gcd
 FAMILIES = ("map", "product", "gcd")
 LEVELS = (1, 2, 3, 4, 5, 6)
 _FACTORS = (2, 3, 4, 6, 7, 8, 9)  # five would send every start to the same few ends
-_PRODUCT = (1, 2, 3, 3, 4, 5)  # factors at each level: a line of this family is half as long again as of the others
+MAP = (1, 2, 3, 4, 5, 45)  # applications at each level
+_PRODUCT = (1, 2, 2, 3, 3, 24)  # factors at each level: a line of this family is twice as long as of the others
 _HARD = 2  # from this level on, digits are 6 to 9 where they can be: more and larger carries
 
 
@@ -61,9 +63,10 @@ def _map(level: int, rng: random.Random) -> Problem:
         rng.randint(11, 99),
     )
     x = start
-    for _ in range(level):
+    count = MAP[level - 1]
+    for _ in range(count):
         x = (factor * x + shift) % 1000
-    times = f"{level} times" if level > 1 else "1 time"
+    times = f"{count} times" if count > 1 else "1 time"
     text = f"Start with x={start}. Apply x=({factor}x+{shift}) mod 1000, {times}. Find x."
     return Problem("map", level, text, x, (start, factor, shift))
 

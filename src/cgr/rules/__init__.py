@@ -1,10 +1,12 @@
 """Stopping rules, one small file each. Add your own with `@rule("name")`, or by an entry point in group `cgr.rules`."""
 
 from cgr.rules.base import (
+    GIVE_UP,
     GO_ON,
     STOP,
     WAIT,
     Action,
+    GiveUp,
     GoOn,
     KeepThinking,
     Rule,
@@ -22,6 +24,7 @@ from cgr.rules.fixed_budget import FixedBudget
 from cgr.rules.no_thinking import NoThinking
 
 __all__ = [
+    "GIVE_UP",
     "GO_ON",
     "STOP",
     "WAIT",
@@ -30,6 +33,7 @@ __all__ = [
     "Cgr",
     "CgrForced",
     "FixedBudget",
+    "GiveUp",
     "GoOn",
     "KeepThinking",
     "NoThinking",

@@ -45,14 +45,19 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Stop here, and say that there is no answer: thinking on is not worth it."""
+
+
+@dataclass(frozen=True, slots=True)
 class KeepThinking:
     """Do not let thinking end: write this instead of the end tag."""
 
     text: str = WAIT
 
 
-Action = GoOn | Stop | KeepThinking
-GO_ON, STOP = GoOn(), Stop()
+Action = GoOn | Stop | GiveUp | KeepThinking
+GO_ON, STOP, GIVE_UP = GoOn(), Stop(), GiveUp()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,12 +66,15 @@ class Rule:
 
     `needs` names what an engine must give or a recording must hold. `probes_at_end` asks for a probe when the model wants
     to end its thinking. `bans_end` forbids the end tag while thinking. `thinks` is False for a rule that never thinks.
+    `main` names the parameter that trades tokens for accuracy, and `grid` its values for a comparison, cautious ones last.
     """
 
     name: ClassVar[str]
     needs: ClassVar[frozenset[str]] = frozenset()
     probes_at_end: ClassVar[bool] = False
     thinks: ClassVar[bool] = True
+    main: ClassVar[str | None] = None
+    grid: ClassVar[tuple[float, ...]] = ()
 
     @property
     def bans_end(self) -> bool:

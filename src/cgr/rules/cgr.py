@@ -30,6 +30,8 @@ class Cgr(Rule):
     threshold: float = THRESHOLD
     interval: int = INTERVAL
     needs: ClassVar[frozenset[str]] = frozenset({"logprobs"})
+    main: ClassVar[str | None] = "threshold"
+    grid: ClassVar[tuple[float, ...]] = (0.5, 0.7, 0.8, 0.9, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995, 0.999)
 
     def __post_init__(self) -> None:
         check_threshold(self.threshold)
