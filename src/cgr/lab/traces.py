@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from cgr.drive import Driver
 from cgr.engines.base import Answered, Done, Engine, OnText, Sampling, Session, Stretch
@@ -24,7 +24,7 @@ from cgr.lab.recording import RecordedTrace
 from cgr.lab.store import DEFAULT, GENERATE, Key, Store
 from cgr.probing import ProbeSpec
 from cgr.reason import Abstention
-from cgr.records import Decision, Question
+from cgr.records import Decision, Ended, Question
 from cgr.rules import FixedBudget, Rule, Seen, next_multiple
 from cgr.settings import Settings
 from cgr.solve import Model
@@ -185,14 +185,14 @@ async def _written(session: Session, decision: Decision, limit: int) -> str:
 
 def recorded(question: Question, seed: int, budget: int, decision: Decision) -> RecordedTrace:
     """A decision of a rule that never stops, as what is kept of it."""
-    if decision.final is None or decision.stop_cause == "certainty" or decision.stop_cause == "gave_up":
+    if decision.final is None or decision.stop_cause in ("certainty", "gave_up"):
         raise UsageError("A trace that was stopped is not a whole one.", "Record with a rule that never stops.")
     return RecordedTrace(
         question_id=question.id,
         seed=seed,
         gold=question.gold,
         thinking_tokens=decision.thinking_tokens,
-        ended=decision.stop_cause,
+        ended=cast(Ended, decision.stop_cause),
         budget=budget,
         final=decision.final,
         probes=decision.probes,
