@@ -63,7 +63,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--weights", type=Path, help="start from this folder of safetensors, such as src/cgr/model/hf")
-    parser.add_argument("--from-step", type=int, default=0, help="with --weights: where in the course of documents to begin")
+    parser.add_argument(
+        "--from-step", type=int, default=0, help="with --weights: where in the course of documents to begin"
+    )
     parser.add_argument("--compile", action="store_true", help="twice as fast after a minute; needs a C++ compiler")
     return parser.parse_args()
 
@@ -122,7 +124,9 @@ def _groups(pool: int, seed: int, writer: Writer) -> list[list[Document]]:
 def passes(step: int, rng: random.Random) -> int:
     """How often a document may go through its problem. At first most stop after once: a second time could be copied from
     the first, and teaches little arithmetic. Comparing results comes later."""
-    shares = (0.6, 0.15, 0.25) if step < COMPARE_FROM else (0.4, 0.2, 0.4) if step < COMPARE_MORE_FROM else (0.25, 0.25, 0.5)
+    shares = (
+        (0.6, 0.15, 0.25) if step < COMPARE_FROM else (0.4, 0.2, 0.4) if step < COMPARE_MORE_FROM else (0.25, 0.25, 0.5)
+    )
     return rng.choices((1, 2, min(12, 2 + step // 200)), shares)[0]
 
 
