@@ -34,6 +34,7 @@ TEMPERATURE = 0.6
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="the training folder")
+    parser.add_argument("--traces", type=Path, help="another model's traces (its own.json) instead: for a prober")
     parser.add_argument("--problems", type=int, default=1536)
     parser.add_argument("--lr", type=float, default=0.0003)
     parser.add_argument("--seed", type=int, default=0)
@@ -42,7 +43,7 @@ def main() -> None:
     torch.set_num_threads(2)
     network, _, step = start(options.out, options.lr)
     writer = Writer(Tokenizer.from_file(str(options.out / "tokenizer.json")))
-    kept = options.out / "own.json"
+    kept = options.traces or options.out / "own.json"
     if not kept.exists():
         documents = own_documents(network.eval(), writer, options.problems, options.seed)
         kept.write_text(json.dumps([[document.trunk, document.trained_from, document.branches] for document in documents]))

@@ -1,6 +1,6 @@
 """Write a checkpoint as what people load: GGUF (llama.cpp) and safetensors with tokenizer and config (transformers, vLLM).
 
-python -m training.export --checkpoint runs/train --gguf src/cgr/model/embedded.gguf --hf src/cgr/model/hf
+python -m training.export --checkpoint runs/train/calibrated --gguf src/cgr/model/embedded.gguf --hf src/cgr/model/hf
 """
 
 from __future__ import annotations
@@ -28,24 +28,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--checkpoint", type=Path, required=True, help="the training folder")
     parser.add_argument("--gguf", type=Path, required=True)
-    parser.add_argument("--hf", type=Path, required=True)
+    parser.add_argument("--hf", type=Path)
+    parser.add_argument("--name", default=NAME)
     options = parser.parse_args()
     network, tokenizer = load(options.checkpoint)
-    write_gguf(network, tokenizer, options.gguf)
-    write_hf(network, tokenizer, options.hf)
+    write_gguf(network, tokenizer, options.gguf, options.name)
+    if options.hf:
+        write_hf(network, tokenizer, options.hf)
 
 
 def load(folder: Path) -> tuple[Network, Tokenizer]:
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    network = Network(Shape(tokenizer.get_vocab_size()))
-    network.load_state_dict(torch.load(folder / "checkpoint.pt", weights_only=True)["network"])
+    state = torch.load(folder / "checkpoint.pt", weights_only=True)
+    network = Network(Shape(**state["shape"]))
+    network.load_state_dict(state["network"])
     return network.eval(), tokenizer
 
 
-def write_gguf(network: Network, tokenizer: Tokenizer, path: Path) -> None:
+def write_gguf(network: Network, tokenizer: Tokenizer, path: Path, name: str = NAME) -> None:
     shape = network.shape
     writer = gguf.GGUFWriter(str(path), "llama")
-    writer.add_name(NAME)
+    writer.add_name(name)
     writer.add_license("apache-2.0")
     writer.add_context_length(CONTEXT)
     writer.add_embedding_length(shape.width)
@@ -62,8 +65,8 @@ def write_gguf(network: Network, tokenizer: Tokenizer, path: Path) -> None:
     writer.add_uint32("cgr.budget", BUDGET)
     writer.add_uint32("cgr.max_answer_tokens", MAX_ANSWER_TOKENS)
     _add_vocabulary(writer, tokenizer)
-    for name, tensor in gguf_tensors(network).items():
-        writer.add_tensor(name, tensor.float().numpy())
+    for tensor_name, tensor in gguf_tensors(network).items():
+        writer.add_tensor(tensor_name, tensor.float().numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -23,6 +23,12 @@ class Shape:
     epsilon: float = 1e-5
 
 
+SIZES: dict[str, dict[str, int]] = {
+    "model": {},
+    "prober": {"width": 96, "layers": 3, "heads": 3, "hidden": 256},  # reads another's thinking, a fifth of its size
+}
+
+
 class Layer(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()

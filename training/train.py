@@ -9,6 +9,7 @@ import argparse
 import random
 import shutil
 import time
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from torch.nn import functional as F
 from training import tokenizer as words
 from training.documents import Batch, Document, Writer, batch, problem_for_training
 from training.layout import read_hf
-from training.network import Network, Shape
+from training.network import SIZES, Network, Shape
 from training.optimizer import optimizers
 
 TOKENS_PER_STEP = 5500
@@ -37,7 +38,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     if options.weights and not (options.out / "checkpoint.pt").exists():
         begin_from(options.weights, options.out, options.lr, options.from_step)
-    network, tools, step = start(options.out, options.lr)
+    network, tools, step = start(options.out, options.lr, options.size)
     if options.compile:
         network.compile(dynamic=True)
     writer = Writer(Tokenizer.from_file(str(options.out / "tokenizer.json")))
@@ -60,6 +61,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=6000)
     parser.add_argument("--decay-from", type=int, default=4500)
     parser.add_argument("--lr", type=float, default=0.003)
+    parser.add_argument("--size", choices=SIZES, default="model", help="of a network that begins from nothing")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--weights", type=Path, help="start from this folder of safetensors, such as src/cgr/model/hf")
@@ -70,16 +72,16 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def start(out: Path, lr: float) -> tuple[Network, list[torch.optim.Optimizer], int]:
+def start(out: Path, lr: float, size: str = "model") -> tuple[Network, list[torch.optim.Optimizer], int]:
     """A fresh network, or the one that was saved."""
     path = out / "tokenizer.json"
     tokenizer = Tokenizer.from_file(str(path)) if path.exists() else words.build(path)
-    network = Network(Shape(tokenizer.get_vocab_size()))
-    tools = optimizers(network, lr)
     saved = out / "checkpoint.pt"
-    if not saved.exists():
+    state = torch.load(saved, weights_only=True) if saved.exists() else {}
+    network = Network(Shape(**state.get("shape", {"vocabulary": tokenizer.get_vocab_size(), **SIZES[size]})))
+    tools = optimizers(network, lr)
+    if not state:
         return network, tools, 0
-    state = torch.load(saved, weights_only=True)
     network.load_state_dict(state["network"])
     for tool, tool_state in zip(tools, state["tools"], strict=True):
         tool.load_state_dict(tool_state)
@@ -96,6 +98,7 @@ def begin_from(weights: Path, out: Path, lr: float, step: int) -> None:
 
 def save(out: Path, network: Network, tools: list[torch.optim.Optimizer], step: int) -> None:
     state = {"network": network.state_dict(), "tools": [tool.state_dict() for tool in tools], "step": step}
+    state["shape"] = asdict(network.shape)
     torch.save(state, out / "checkpoint.tmp")
     (out / "checkpoint.tmp").replace(out / "checkpoint.pt")
 
