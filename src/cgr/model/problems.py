@@ -17,7 +17,8 @@ FAMILIES = ("map", "product", "gcd")
 LEVELS = (1, 2, 3, 4, 5, 6)
 _FACTORS = (2, 3, 4, 6, 7, 8, 9)  # five would send every start to the same few ends
 MAP = (1, 2, 3, 4, 5, 45)  # applications at each level
-_PRODUCT = (1, 2, 2, 3, 3, 24)  # factors at each level: a line of this family is twice as long as of the others
+_PRODUCT = (1, 1, 2, 2, 3, 24)  # factors at each level: a line of this family is twice as long as of the others
+GCD = (2, 4, 5, 6, 7, 8)  # lines at each level, or one more
 _HARD = 2  # from this level on, digits are 6 to 9 where they can be: more and larger carries
 
 
@@ -95,14 +96,15 @@ def _unit(low: int, high: int, rng: random.Random) -> int:
 
 
 def _gcd(level: int, rng: random.Random) -> Problem:
-    """Numbers whose Euclid by subtraction takes 2*level or 2*level+1 lines; divisors are spread so none can be guessed."""
+    """Numbers whose Euclid by subtraction takes this many lines; divisors are spread so that none can be guessed."""
+    lines = GCD[level - 1]
     while True:
         divisor = rng.randint(3, 240)
         top = 999 // divisor
         if top < 3:
             continue
         a, b = divisor * rng.randint(2, top), divisor * rng.randint(2, top)
-        if gcd(a, b) == divisor and a != b and subtractions(a, b) in (2 * level, 2 * level + 1):
+        if gcd(a, b) == divisor and a != b and subtractions(a, b) in (lines, lines + 1):
             text = f"Find x, the greatest common divisor of {a} and {b}."
             return Problem("gcd", level, text, divisor, (a, b))
 
