@@ -8,7 +8,7 @@ TRAIN_OUT ?= runs/train
 STEPS ?= 4400
 DECAY_FROM ?= 3000
 
-.PHONY: help setup browser demo test check train export model-card test-transformers test-engines clean
+.PHONY: help setup browser demo test check train export model-card test-transformers test-engines bench clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 20
@@ -65,6 +65,9 @@ train: $(VENV)/.train  ## train the embedded model (about two hours on two cores
 
 export: $(VENV)/.train  ## write the trained model into the package
 	$(BIN)/python -m training.export --checkpoint $(TRAIN_OUT)/calibrated --gguf src/cgr/model/embedded.gguf --hf src/cgr/model/hf
+
+bench: setup  ## speed as ratios, into benchmarks/results (CGR_SMOLLM2=FILE.gguf adds long traces, ARGS=--quick a rough look)
+	$(BIN)/python -m benchmarks.bench $(ARGS)
 
 model-card: setup  ## measure the embedded model on unseen problems and write docs/model-card.md
 	$(BIN)/python -m training.card

@@ -131,7 +131,9 @@ async def test_tokens_thought_past_a_stop_are_wasted() -> None:
 
 
 class Breaks(ScriptedSession):
-    async def probe(self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = ()) -> Answered:
+    async def probe(
+        self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), **more: Any
+    ) -> Answered:
         raise EngineError("It broke.", "Mend it.")
 
     async def close(self) -> None:

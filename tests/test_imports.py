@@ -15,27 +15,34 @@ ROOT = Path(cgr.__file__).parent
 BOTTOM = {"records", "errors"}
 CERTAINTY = BOTTOM
 PROBING = CERTAINTY | {"certainty"}
-RULES = PROBING | {"probing", "rules"}
+RULES = PROBING | {"probing", "places", "plain", "rules"}
 REASON = RULES
 ENGINES = BOTTOM | {"engines"}
-DRIVE = REASON | {"reason", "engines"}
-CORE = DRIVE | {"drive", "settings", "running", "solve", "model"}
+LOOKOUT = ENGINES | {"places"}
+DRIVE = REASON | {"reason", "engines", "lookout"}
+CORE = DRIVE | {"drive", "settings", "running", "opening", "solve", "model", "rule_files"}
 ALLOWED = {
     "records": set(),
     "errors": set(),
     "certainty": CERTAINTY,
     "probing": PROBING,
+    "places": set(),
+    "plain": set(),
+    "lookout": LOOKOUT,
     "rules": RULES,
+    "rule_files": RULES,
     "reason": REASON,
     "engines": ENGINES,
     "drive": DRIVE,
     "settings": DRIVE,
     "running": set(),
-    "solve": DRIVE | {"drive", "settings", "running"},
+    "opening": DRIVE | {"settings"},
+    "solve": DRIVE | {"drive", "settings", "running", "opening"},
     "model": set(),
     "lab": CORE | {"lab", "cgr"},
+    "doctor": CORE | {"doctor", "cgr"},
     "server": CORE | {"server", "cgr"},
-    "cli": CORE | {"cli", "cgr", "lab", "server"},
+    "cli": CORE | {"cli", "cgr", "lab", "doctor", "server"},
     "cgr": CORE,
 }
 SOURCES = sorted(ROOT.rglob("*.py"))

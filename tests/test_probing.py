@@ -10,7 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cgr.errors import UnknownName, UsageError
-from cgr.probing import INTEGER_TOKENS, MAX_TOKENS, PREFIX, ProbeSpec, Span, answer_span, open_braces, opens_brace
+from cgr.probing import (
+    INTEGER_TOKENS,
+    MAX_TOKENS,
+    PREFIX,
+    Asks,
+    ProbeSpec,
+    Span,
+    answer_span,
+    entropy_bounds,
+    open_braces,
+    opens_brace,
+)
 from cgr.records import Token
 from tests.support import spec, tokens_of
 
@@ -217,3 +228,64 @@ def test_an_answer_that_did_not_close(pieces: list[str], ended: bool, bound: boo
 
 def test_a_span_is_a_value() -> None:
     assert answer_span([Token(1, "5}", 0.0)]) == Span("5", (1.0,), True)
+
+
+def tops(*chances: float) -> tuple[tuple[int, float], ...]:
+    return tuple((number, math.log(chance)) for number, chance in enumerate(chances))
+
+
+@pytest.mark.parametrize(
+    ("chances", "vocabulary", "low", "high"),
+    [
+        ((0.5, 0.5), None, 1.0, 1.0),
+        ((1.0,), None, 0.0, 0.0),
+        ((0.25,) * 4, 4, 2.0, 2.0),
+        ((0.5, 0.25), None, 1.5, math.inf),
+        ((0.5, 0.25), 4, 1.5, 1.75),
+        ((0.5, 0.25), 3, 1.5, 1.5),
+    ],
+)
+def test_the_entropy_lies_between_bounds(
+    chances: tuple[float, ...], vocabulary: int | None, low: float, high: float
+) -> None:
+    """What was not seen is one token at the least, and spread over the rest of the vocabulary at the most."""
+    assert list(entropy_bounds(tops(*chances), vocabulary)) == pytest.approx([low, high])
+
+
+@given(st.lists(st.floats(0.01, 1.0), min_size=2, max_size=12), st.integers(1, 12))
+def test_the_bounds_hold_the_true_entropy(weights: list[float], seen: int) -> None:
+    chances = sorted((weight / sum(weights) for weight in weights), reverse=True)
+    true = -sum(chance * math.log2(chance) for chance in chances)
+    low, high = entropy_bounds(tops(*chances[:seen]), len(chances))
+    assert low - 1e-9 <= true <= high + 1e-9
+
+
+def test_a_probe_for_the_entropy_alone_decodes_one_token_and_holds_no_answer() -> None:
+    spec = ProbeSpec("\n</think>\n", reads="entropy")
+    token = Token(3, "So", math.log(0.5), tops(0.5, 0.25, 0.1, 0.05, 0.05, 0.04, 0.01))
+    assert (spec.limit, spec.done()([token])) == (1, True)
+    assert spec.top > 100
+    probe = spec.read(9, [token])
+    assert (probe.answer, probe.closed, probe.certainty, probe.bound, probe.decoded) == ("", False, 0.0, False, 1)
+    assert probe.entropy == pytest.approx(entropy_bounds(token.top)[0])
+    assert list(probe.probabilities) == pytest.approx([1.0])
+    assert len(probe.tokens[0].top) == 5
+    assert spec.read(9, [Token(3, "So", 0.0)]).entropy is None
+
+
+def test_a_probe_for_the_text_goes_on_behind_the_answer() -> None:
+    spec = ProbeSpec(max_answer_tokens=4, reads="text")
+    tokens = tokens_of("7", "}", " but", " no")
+    assert [spec.done(0.99)(tokens[:count]) for count in range(1, 5)] == [False, False, False, True]
+    probe = spec.read(9, tokens)
+    assert (probe.answer, probe.closed, probe.text, probe.decoded) == ("7", True, "7} but no", 4)
+    assert not probe.ended
+    assert spec.read(9, tokens[:2], ended=True).ended
+
+
+def test_a_way_of_ones_own_goes_over_the_settings() -> None:
+    settings = ProbeSpec("Say: {", 7, "product", "auto")
+    assert Asks().over(settings) == settings
+    assert Asks(max_answer_tokens=3, reads="text").over(settings) == ProbeSpec("Say: {", 3, "product", "auto", "text")
+    with pytest.raises(UnknownName, match="way of reading"):
+        ProbeSpec(reads="minds")  # type: ignore[arg-type]

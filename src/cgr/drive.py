@@ -7,14 +7,16 @@ tokens thought past a stop are thrown away and counted.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cgr import certainty
-from cgr.engines.base import Answered, Engine, Session
+from cgr.engines.base import Answered, Done, Engine, Session
+from cgr.engines.paired import Reader
 from cgr.errors import MissingCapability, NotRecorded
-from cgr.probing import ProbeSpec
+from cgr.lookout import Lookout
+from cgr.probing import END_TAG, ProbeSpec
 from cgr.reason import Abstention, Append, Ask, Reply, Request, Think, Thought, reason
 from cgr.records import Decision, Probe
 from cgr.rules import Rule
@@ -57,7 +59,9 @@ class Outcome:
 
 
 class Driver:
-    """One question on one session. `full` asks for whole answers even where a beginning would settle the matter."""
+    """One question on one session. `full` asks for whole answers even where a beginning would settle the matter. `marks`:
+    where a recording was asked, for rules that ask at places of their own. A session with a `reader` has that one asked on
+    the way, and answers by itself."""
 
     def __init__(
         self,
@@ -68,8 +72,11 @@ class Driver:
         overlap: bool = False,
         full: bool = False,
         on_event: OnEvent | None = None,
+        marks: Sequence[int] | None = None,
     ) -> None:
-        self.engine, self.session, self.spec = engine, session, spec
+        self.engine, self.session, self.spec, self.asking = engine, session, spec, spec
+        self.lookout = Lookout(engine, session, marks)
+        self.reader: Reader | None = getattr(session, "reader", None)
         self.overlap, self.full, self.on_event = overlap, full, on_event
         self.ids: list[int] = []
         self._guess: tuple[int, ...] = ()
@@ -77,8 +84,10 @@ class Driver:
         self._ban_end = False
 
     async def run(self, rule: Rule, budget: int, abstention: Abstention) -> Outcome:
-        loop = reason(rule, budget, abstention)
+        loop = reason(rule, budget, abstention, apart=self.reader is not None)
+        self.asking = rule.asks.over(self.spec)
         try:
+            rule.check()
             check_needs(rule, self.engine)
             request = next(loop)
             while True:
@@ -89,7 +98,7 @@ class Driver:
             await self.session.close()
         self._tell(Decided(decision))
         thinking = await self.engine.decode(self.ids)
-        return Outcome(decision, tuple(self.ids), thinking, self.session.wasted)
+        return Outcome(decision, tuple(self.ids), thinking, self.session.wasted + self.lookout.back)
 
     async def serve(self, request: Request) -> Reply:
         match request:
@@ -101,26 +110,36 @@ class Driver:
                 return await self._append(request)
 
     async def _think(self, wanted: Think) -> Thought:
-        self._stretch, self._ban_end = wanted.tokens, wanted.ban_end
         on_text = self._hear if self.on_event else None
-        stretch = await self.session.think(wanted.tokens, ban_end=wanted.ban_end, on_text=on_text)
+        stretch, marked = await self.lookout.think(wanted.tokens, wanted.until, ban_end=wanted.ban_end, on_text=on_text)
+        self._stretch, self._ban_end = wanted.tokens if wanted.until is None else len(stretch.ids), wanted.ban_end
         self.ids += stretch.ids
-        return Thought(len(stretch.ids), stretch.ended, stretch.eos)
+        return Thought(len(stretch.ids), stretch.ended, stretch.eos, marked, stretch.tops, stretch.ids)
 
     async def _ask(self, ask: Ask) -> Probe:
-        suffix = await self._suffix(ask)
-        enough = None if self.full else ask.enough
-        done = self.spec.done(enough)
-        asking = self.session.probe(suffix, self.spec.max_answer_tokens, done, self._guess)
+        spec = self.asking if ask.final is None else self.spec
+        reader = self.reader if ask.final is None else None
+        suffix = await self._suffix(ask, spec, reader.engine if reader else self.engine)
+        done = spec.done(None if self.full else ask.enough)
+        asking = self._probe(reader, suffix, spec, done)
         if self.overlap and ask.final is None:
             answered = await self._meanwhile(asking)
         else:
             answered = await asking
-        probe = self._read(ask, suffix, answered)
+        probe = self._read(ask, spec, suffix, answered)
         self._guess = tuple(token.id for token in probe.tokens)
         if ask.final is None:
             self._tell(Probed(probe))
         return probe
+
+    def _probe(
+        self, reader: Reader | None, suffix: Sequence[int], spec: ProbeSpec, done: Done
+    ) -> Coroutine[Any, Any, Answered]:
+        """What the reader said is no guess for another model."""
+        if reader:
+            return reader.probe(self.ids, suffix, spec.limit, done, self._guess, top=spec.top)
+        guess = () if self.reader else self._guess
+        return self.session.probe(suffix, spec.limit, done, guess, back=self.lookout.back, top=spec.top)
 
     async def _meanwhile(self, asking: Coroutine[Any, Any, Answered]) -> Answered:
         """The probe, while the session thinks ahead as far as the last stretch went. Not a TaskGroup: what goes wrong must
@@ -134,28 +153,33 @@ class Driver:
             await asyncio.gather(ahead, return_exceptions=True)
         return answered
 
-    async def _suffix(self, ask: Ask) -> tuple[int, ...]:
-        """The prefix's ids, the end tag before them where thinking is over or the spec closes it."""
-        closing = ask.over or self.spec.closes(final=ask.final is not None)
-        prefix = await self.engine.encode(self.spec.prefix)
-        return (*await self.engine.encode(self.engine.info.close_tag), *prefix) if closing else prefix
+    async def _suffix(self, ask: Ask, spec: ProbeSpec, engine: Engine) -> tuple[int, ...]:
+        """The prefix's ids, the end tag before them where thinking is over or the spec closes it. An end tag in a prefix
+        is this model's own."""
+        closing = ask.over or spec.closes(final=ask.final not in (None, "certainty"))
+        close_tag = engine.info.close_tag
+        prefix = await engine.encode(spec.prefix.replace(END_TAG, close_tag))
+        return (*await engine.encode(close_tag), *prefix) if closing else prefix
 
-    def _read(self, ask: Ask, suffix: tuple[int, ...], answered: Answered) -> Probe:
+    def _read(self, ask: Ask, spec: ProbeSpec, suffix: tuple[int, ...], answered: Answered) -> Probe:
         if answered.recorded is not None:
-            return self._reread(ask, answered.recorded)
-        probe = self.spec.read(ask.at, answered.tokens, answered.ended)
+            return self._reread(ask, spec, answered.recorded)
+        probe = spec.read(ask.at, answered.tokens, answered.ended)
         return replace(
             probe,
+            entropy=probe.entropy if answered.entropy is None else answered.entropy,
             suffix_ids=suffix,
             prefilled=answered.prefilled,
             cached=answered.cached,
             seconds=answered.seconds,
         )
 
-    def _reread(self, ask: Ask, probe: Probe) -> Probe:
+    def _reread(self, ask: Ask, spec: ProbeSpec, probe: Probe) -> Probe:
         """A recorded probe under this spec's aggregate; one that was cut short must still settle what is asked."""
-        value = certainty.aggregate(self.spec.aggregate, probe.probabilities)
-        falls = self.spec.aggregate in certainty.FALLING
+        if spec.reads == "entropy":
+            return probe
+        value = certainty.aggregate(spec.aggregate, probe.probabilities)
+        falls = spec.aggregate in certainty.FALLING
         if probe.bound and not (falls and ask.enough is not None and value < ask.enough):
             raise NotRecorded(
                 f"The probe at token {probe.at} was cut short: its certainty is at most {value:.3g}.",
@@ -166,7 +190,7 @@ class Driver:
     async def _append(self, append: Append) -> int:
         whole = await self.engine.encode(append.text)
         ids = whole[: append.at_most]
-        await self.session.append(ids)
+        await self.lookout.append(ids)
         self.ids += ids
         self._tell(Thinking(append.text if ids == whole else await self.engine.decode(ids), forced=True))
         return len(ids)
@@ -177,6 +201,12 @@ class Driver:
     def _tell(self, event: Event) -> None:
         if self.on_event:
             self.on_event(event)
+
+
+async def answer_room(engine: Engine, *ways: ProbeSpec) -> int:
+    """Tokens that an answer may take after the thinking, the end tag included, in whichever of these ways it is asked."""
+    suffixes = [await engine.encode(engine.info.close_tag + way.prefix) for way in ways]
+    return max(len(suffix) + way.limit for suffix, way in zip(suffixes, ways, strict=True))
 
 
 def check_needs(rule: Rule, engine: Engine) -> None:

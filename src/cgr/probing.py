@@ -2,13 +2,15 @@
 
 A probe appends a fixed prefix that opens a brace, decodes greedily, and reads the answer up to the first `}` that closes
 it, by character: tokens come glued (`5}`, `}$`, `}.\\n`). A token counts towards certainty if some of it, other than white
-space, lies inside the answer; braces inside an answer (`\\frac{1}{2}`) belong to it.
+space, lies inside the answer; braces inside an answer (`\\frac{1}{2}`) belong to it. A rule may ask in a way of its own
+(`Asks`), and may want no answer at all but only how open the next token is (its entropy).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from cgr import certainty
@@ -20,6 +22,12 @@ INTEGER_TOKENS = 4  # three digits and a brace, one token each at the worst
 MAX_TOKENS = 32
 CloseThink = Literal["never", "always", "auto"]
 CLOSE_THINK = ("never", "always", "auto")
+Reads = Literal["answer", "text", "entropy"]
+READS = ("answer", "text", "entropy")
+END_TAG = "</think>"  # in a prefix it stands for the model's own
+TOP_KEPT = 5
+NOTHING = 1e-6  # what rounding leaves of a probability
+ENTROPY_TOP = 1000  # alternatives that are asked for where an engine cannot give the entropy itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +42,14 @@ class Span:
 @dataclass(frozen=True, slots=True)
 class ProbeSpec:
     """How to ask. `close_think`: whether the end tag goes before the prefix: `never`, as the paper has it, `always`, or
-    `auto`: not at a probe, but before the final answer when the budget ran out."""
+    `auto`: not at a probe, but before the final answer when the budget ran out. `reads`: the `answer`, to its closing
+    brace; the `text`, which goes on behind it to the longest that is allowed; or only the `entropy` of the next token."""
 
     prefix: str = PREFIX
     max_answer_tokens: int = MAX_TOKENS
     aggregate: str = certainty.DEFAULT
     close_think: CloseThink = "never"
+    reads: Reads = "answer"
 
     def __post_init__(self) -> None:
         certainty.check(self.aggregate)
@@ -47,7 +57,9 @@ class ProbeSpec:
             raise UsageError("An answer needs at least one token.", "Use --max-answer-tokens 1 or more.")
         if self.close_think not in CLOSE_THINK:
             raise UnknownName.among("close-think policy", self.close_think, CLOSE_THINK)
-        if not opens_brace(self.prefix):
+        if self.reads not in READS:
+            raise UnknownName.among("way of reading a probe", self.reads, READS)
+        if self.reads != "entropy" and not opens_brace(self.prefix):
             raise UsageError(
                 f"The answer after the prefix {self.prefix!r} could never be closed: it leaves no brace open.",
                 "End the prefix with an open brace, as in 'Final Answer: \\boxed{'.",
@@ -57,18 +69,33 @@ class ProbeSpec:
         """Whether the end tag goes first, at a probe or before the final answer at the budget."""
         return self.close_think == "always" or (final and self.close_think == "auto")
 
+    @property
+    def limit(self) -> int:
+        """Tokens that are decoded at most."""
+        return 1 if self.reads == "entropy" else self.max_answer_tokens
+
+    @property
+    def top(self) -> int:
+        """Alternatives that are wanted of each token; 0: as the engine likes."""
+        return ENTROPY_TOP if self.reads == "entropy" else 0
+
     def span(self, tokens: Sequence[Token]) -> Span:
+        if self.reads == "entropy":
+            return Span("", (), False)
         return answer_span(tokens, opened=open_braces(self.prefix) > 0)
 
     def done(self, enough: float | None = None) -> Callable[[Sequence[Token]], bool]:
         """When to stop decoding: the answer closed, L is reached, or, if a threshold is given and the aggregate can only
         fall, the certainty is already below it."""
-        cut = enough if self.aggregate in certainty.FALLING else None
+        cut = enough if self.aggregate in certainty.FALLING and self.reads == "answer" else None
 
         def is_done(tokens: Sequence[Token]) -> bool:
+            if len(tokens) >= self.limit:
+                return True
+            if self.reads != "answer":
+                return False
             span = self.span(tokens)
-            full = len(tokens) >= self.max_answer_tokens
-            return full or span.closed or (cut is not None and self._below(span, cut))
+            return span.closed or (cut is not None and self._below(span, cut))
 
         return is_done
 
@@ -77,6 +104,8 @@ class ProbeSpec:
 
     def read(self, at: int, tokens: Sequence[Token], ended: bool = False) -> Probe:
         """The probe that these tokens make. Neither closed, nor L long, nor ended by the model, it is a bound."""
+        if self.reads == "entropy":
+            return self._open(at, tokens)
         span = self.span(tokens)
         return Probe(
             at=at,
@@ -86,9 +115,62 @@ class ProbeSpec:
             probabilities=span.probabilities,
             tokens=tuple(tokens),
             suffix=self.prefix,
-            bound=not span.closed and not ended and len(tokens) < self.max_answer_tokens,
+            bound=not span.closed and not ended and len(tokens) < self.limit,
             decoded=len(tokens) + ended,
         )
+
+    def _open(self, at: int, tokens: Sequence[Token]) -> Probe:
+        """How open the next token is: the least that its entropy can be, and how much of its probability was seen. Of the
+        many alternatives that it takes to tell, a few are kept."""
+        kept = tuple(replace(token, top=token.top[:TOP_KEPT]) for token in tokens)
+        seen = [math.fsum(certainty.probability(logprob) for _, logprob in token.top) for token in tokens]
+        least = entropy_bounds(tokens[0].top)[0] if tokens and tokens[0].top else None
+        return Probe(
+            at=at,
+            answer="",
+            certainty=0.0,
+            closed=False,
+            probabilities=tuple(min(share, 1.0) for share in seen),
+            tokens=kept,
+            suffix=self.prefix,
+            entropy=least,
+            decoded=len(tokens),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Asks:
+    """How a rule asks where it has a way of its own; None means: as the settings have it."""
+
+    prefix: str | None = None
+    max_answer_tokens: int | None = None
+    aggregate: str | None = None
+    close_think: CloseThink | None = None
+    reads: Reads | None = None
+
+    def over(self, spec: ProbeSpec) -> ProbeSpec:
+        """These settings with the rule's own way in their place."""
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(spec, **{name: value for name, value in own.items() if value is not None})
+
+
+def entropy_bounds(top: Sequence[tuple[int, float]], vocabulary: int | None = None) -> tuple[float, float]:
+    """The entropy in bits of a token of which the likeliest alternatives are known: at least, and at most.
+
+    What is left over counts as one token for the least, and is spread evenly over the rest of the vocabulary for the most
+    (infinite where its size is not known). With every token there, both are the entropy.
+    """
+    chances = [certainty.probability(logprob) for _, logprob in top]
+    tail = max(1.0 - math.fsum(chances), 0.0)
+    known = math.fsum(_bits(chance) for chance in chances)
+    if tail < NOTHING or (vocabulary is not None and len(chances) >= vocabulary):
+        return known, known
+    rest = math.inf if vocabulary is None else vocabulary - len(chances)
+    return known + _bits(tail), known + tail * math.log2(rest / tail)
+
+
+def _bits(chance: float) -> float:
+    return -chance * math.log2(chance) if chance > 0 else 0.0
 
 
 def open_braces(text: str) -> int:

@@ -11,34 +11,43 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from cgr.errors import UnknownName, UsageError
+from cgr.places import Place
 from cgr.records import Decision, Probe, StopCause
 from cgr.rules import GIVE_UP, STOP, Action, KeepThinking, Rule, Seen
 
 AtEnd = Literal["answer", "abstain"]
 POLICIES = ("answer", "abstain")
+WRITTEN = -1  # stands for a token that was written in place of the end tag
 
 
 @dataclass(frozen=True, slots=True)
 class Think:
-    """Wants up to `tokens` more of thinking."""
+    """Wants up to `tokens` more of thinking, or, with `until`, as far as the next such place, if that is nearer."""
 
     tokens: int
     ban_end: bool = False
+    until: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """What came: so many tokens inside the tags, and whether the model then wanted to end."""
+    """What came: so many tokens inside the tags, and whether the model then wanted to end. `marked`: the place that was
+    wanted is here. `tops`: of each token the mean of the highest log-probabilities, where a rule looks at them. `ids`: the
+    tokens themselves."""
 
     tokens: int
     ended: bool = False
     eos: bool = False
+    marked: bool = False
+    tops: tuple[float, ...] = ()
+    ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
     """Wants a probe here, or the final answer after this cause. `over`: thinking is closed first.
-    `enough`: below it, the rest of a probe does not matter."""
+    `enough`: below it, the rest of a probe does not matter. After the cause `certainty` it is asked for only if the
+    probes hold no answer, or one of another model."""
 
     at: int
     final: StopCause | None = None
@@ -77,20 +86,26 @@ class Abstention:
         return policy == "abstain" and not sure
 
 
-def reason(rule: Rule, budget: int, abstention: Abstention = Abstention()) -> Generator[Request, Reply, Decision]:
-    """Think, be asked, and stop: when sure, when the model ends by itself, or when the budget is spent."""
+def reason(
+    rule: Rule, budget: int, abstention: Abstention = Abstention(), *, apart: bool = False
+) -> Generator[Request, Reply, Decision]:
+    """Think, be asked, and stop: when sure, when the model ends by itself, or when the budget is spent. `apart`: probes are
+    another model's; they say when to stop, and the answer is then asked of the model that thought."""
     seen = Seen(at=0)
     limit = budget if rule.thinks else 0
     while seen.at < limit:
-        due = min(rule.next_probe(seen) or limit, limit)
-        thought = cast(Thought, (yield Think(due - seen.at, rule.bans_end)))
-        seen = replace(seen, at=seen.at + thought.tokens)
+        due, until = _due(rule, seen, limit)
+        wanted = min(due - seen.at, rule.looks or due)
+        thought = cast(Thought, (yield Think(wanted, rule.bans_end, until)))
+        seen = _with(seen, rule, thought)
+        if rule.looks and (action := rule.on_thought(seen)) in (STOP, GIVE_UP):
+            return (yield from _settled(rule, seen, action, apart))
         if thought.ended:
             if rule.probes_at_end:
                 seen = yield from _probe(rule, seen)
             action = rule.on_end(seen)
             if action in (STOP, GIVE_UP):
-                return _settled(seen, action)
+                return (yield from _settled(rule, seen, action, apart))
             if not isinstance(action, KeepThinking):
                 return (yield from _answer(seen, "end_of_thinking", abstention, over=True, eos=thought.eos))
             written = cast(int, (yield Append(action.text, limit - seen.at)))
@@ -98,13 +113,28 @@ def reason(rule: Rule, budget: int, abstention: Abstention = Abstention()) -> Ge
                 raise UsageError(
                     f"The rule {rule.name!r} keeps thinking by writing nothing.", "Give it some text to write."
                 )
-            seen = replace(seen, at=seen.at + written, forced=seen.forced + 1)
-        if due <= seen.at < limit:
+            ids = (*seen.ids, *(WRITTEN,) * written)
+            seen = replace(seen, at=seen.at + written, forced=seen.forced + 1, ids=ids)
+        if (thought.marked or due <= seen.at) and seen.at < limit:
             seen = yield from _probe(rule, seen)
             action = rule.on_probe(seen)
             if action in (STOP, GIVE_UP):
-                return _settled(seen, action)
+                return (yield from _settled(rule, seen, action, apart))
     return (yield from _answer(seen, "budget", abstention, over=not rule.thinks))
+
+
+def _with(seen: Seen, rule: Rule, thought: Thought) -> Seen:
+    """What has been seen, and this stretch of thinking; its ids only for a rule that reads them."""
+    ids = (*seen.ids, *thought.ids) if "token_ids" in rule.needs else ()
+    return replace(seen, at=seen.at + thought.tokens, tops=(*seen.tops, *thought.tops), ids=ids)
+
+
+def _due(rule: Rule, seen: Seen, limit: int) -> tuple[int, Place | None]:
+    """How far to think until the next probe, or the mark to look out for on the way."""
+    due = rule.next_probe(seen)
+    if rule.place is not None and due is not None:
+        return limit, rule.place
+    return min(due or limit, limit), None
 
 
 def _probe(rule: Rule, seen: Seen) -> Generator[Request, Reply, Seen]:
@@ -115,11 +145,16 @@ def _probe(rule: Rule, seen: Seen) -> Generator[Request, Reply, Seen]:
     return replace(seen, probes=(*seen.probes, probe))
 
 
-def _settled(seen: Seen, action: Action) -> Decision:
-    """A sure probe's answer is the answer: nothing more is decoded. Given up, there is none."""
+def _settled(rule: Rule, seen: Seen, action: Action, apart: bool) -> Generator[Request, Reply, Decision]:
+    """A sure probe's answer is the answer: nothing more is decoded, unless it holds none or is another model's. Given up,
+    there is none."""
     if action == GIVE_UP:
-        return _decision(seen, seen.last, "gave_up", abstained=True)
-    return _decision(seen, seen.last, "certainty")
+        last = seen.last if seen.probes else Probe(seen.at, "", 0.0, closed=False)
+        return _decision(seen, last, "gave_up", abstained=True)
+    if rule.answers and not apart:
+        return _decision(seen, seen.last, "certainty")
+    final = cast(Probe, (yield Ask(seen.at, final="certainty", over=not rule.answers)))
+    return _decision(seen, final, "certainty", final=final)
 
 
 def _answer(

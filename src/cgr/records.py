@@ -92,7 +92,9 @@ class Probe(Record):
     """What the model would answer after `at` thinking tokens.
 
     `probabilities` are those of the answer's content tokens. Where `bound` is set, decoding was cut short because the
-    certainty was already too low: it is an upper bound then, and the answer a beginning.
+    certainty was already too low: it is an upper bound then, and the answer a beginning. `entropy` is that of the first
+    token, in bits. Where nothing but that was wanted, there is no answer, and the one probability is the share that was
+    seen of it.
     """
 
     at: int
@@ -109,6 +111,16 @@ class Probe(Record):
     cached: int = 0
     decoded: int = 0
     seconds: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """All that was decoded, where the tokens were kept."""
+        return "".join(token.text for token in self.tokens)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the model then ended its thinking, or its turn, as far as the tokens tell: that one is not among them."""
+        return bool(self.tokens) and self.decoded > len(self.tokens)
 
     @property
     def valid(self) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from cgr.certainty import DEFAULT as AGGREGATE
@@ -22,10 +23,11 @@ PROMPT_ROOM = 512  # what a question may take of a context that is too small for
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a user may choose. None means: what fits the model, the paper's value where it does."""
+    """What a user may choose. None means: what fits the model or the rule, the paper's value where it does. `parameters`:
+    of the rule, by name, beside threshold and interval."""
 
     rule: str = "cgr"
-    threshold: float = THRESHOLD
+    threshold: float | None = None
     interval: int | None = None
     budget: int | None = None
     max_answer_tokens: int | None = None
@@ -37,12 +39,14 @@ class Settings:
     at_end_of_thinking: AtEnd = "answer"
     prefix: str = PREFIX
     close_think: CloseThink = "never"
-    overlap: bool = False
+    overlap: bool | None = None
     full: bool = False
     instruction: str = INSTRUCTION
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_threshold(self.threshold)
+        if self.threshold is not None:
+            check_threshold(self.threshold)
         for what, value in (("interval", self.interval), ("budget", self.budget)):
             if value is not None:
                 check_at_least_one(what, value)
@@ -52,13 +56,14 @@ class Settings:
             raise UsageError(f"A top-p of {self.top_p:g} is not a share.", "Use more than 0 and at most 1.")
         if self.rule not in known_rules():
             raise UnknownName.among("rule", self.rule, known_rules())
+        make_rule(self.rule, **self.parameters)
         self.abstention()
         self.spec()
 
     @classmethod
     def of(cls, **options: Any) -> Settings:
         """Settings from keywords; an unknown one is refused by name."""
-        names = {field.name for field in fields(cls)}
+        names = {one.name for one in fields(cls)}
         for name in options:
             if name not in names:
                 raise UnknownName.among("option", name, names)
@@ -74,11 +79,14 @@ class Settings:
                 f"A budget of {budget} does not fit into {info.name}'s context of {info.context} tokens.",
                 "Lower --budget, or use a model with more context.",
             )
-        settings = replace(self, budget=budget, interval=interval, max_answer_tokens=limit)
-        return Fitted(settings, settings._rule(), budget, interval)
+        rule = self._rule(interval).within(budget)
+        threshold = getattr(rule, "threshold", THRESHOLD) if self.threshold is None else self.threshold
+        settings = replace(self, budget=budget, interval=interval, max_answer_tokens=limit, threshold=float(threshold))
+        return Fitted(settings, rule, budget, interval, float(threshold))
 
     def abstention(self) -> Abstention:
-        return Abstention(self.at_budget, self.at_end_of_thinking, self.threshold)
+        sure = THRESHOLD if self.threshold is None else self.threshold
+        return Abstention(self.at_budget, self.at_end_of_thinking, sure)
 
     def spec(self) -> ProbeSpec:
         limit = MAX_TOKENS if self.max_answer_tokens is None else self.max_answer_tokens
@@ -92,11 +100,12 @@ class Settings:
             raise UsageError("The question is empty.", 'Ask something: cgr solve "Start with x=864. ..."')
         return f"{question.strip()}\n{self.instruction}" if self.instruction else question.strip()
 
-    def _rule(self) -> Rule:
-        """The rule, given those of the settings that it knows."""
-        wanted = {"threshold": self.threshold, "interval": self.interval}
+    def _rule(self, interval: int) -> Rule:
+        """The rule, given those of the settings that it knows; a threshold that nobody named is the rule's own."""
+        wanted = {"threshold": self.threshold, "interval": interval}
         has = known_rules()[self.rule].parameters()
-        return make_rule(self.rule, **{name: value for name, value in wanted.items() if name in has})
+        given = {name: value for name, value in wanted.items() if name in has}
+        return make_rule(self.rule, **given | dict(self.parameters))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +116,8 @@ class Fitted:
     rule: Rule
     budget: int
     interval: int
+    threshold: float
+
+    def sampling(self) -> Sampling:
+        """How to sample for this rule: one that looks at the thinking itself wants its log-probabilities."""
+        return replace(self.settings.sampling(), logprobs=bool(self.rule.looks))

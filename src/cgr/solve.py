@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
-from importlib.resources import files
-from pathlib import Path
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from cgr import running
-from cgr.drive import Driver, OnEvent
-from cgr.engines.base import Engine
-from cgr.errors import ModelNotFound, UsageError
+from cgr.drive import Driver, OnEvent, answer_room
+from cgr.engines.base import Engine, keyed_seed
+from cgr.errors import UsageError
+from cgr.opening import EMBEDDED, Opening, find_model
 from cgr.records import Decision, Probe, Record, StopCause
-from cgr.settings import BUDGET, PROMPT_ROOM, Fitted, Settings
+from cgr.settings import PROMPT_ROOM, Fitted, Settings
 
-EMBEDDED = "embedded"
-ROOM_FOR_PROMPTS = 4096
+if TYPE_CHECKING:
+    from cgr.engines.transport import Patience
+
 T = TypeVar("T")
 
 
@@ -28,7 +27,8 @@ class Solution(Record):
     """The answer to a question, how sure it is, why thinking stopped, and what it cost.
 
     `answer` is None where the model abstained; `certainty` is then that of the answer it withheld. `closed` is False where
-    the answer did not end within its tokens: it is only a beginning then.
+    the answer did not end within its tokens: it is only a beginning then. `probe_model`: who was asked, where that was not
+    the model that thought; its probes say when to stop, the answer and its certainty are those of the model that thought.
     """
 
     question: str
@@ -52,6 +52,7 @@ class Solution(Record):
     wasted_tokens: int = 0
     forced: int = 0
     eos: bool = False
+    probe_model: str | None = None
 
     def summary(self) -> dict[str, Any]:
         """What `--json` prints: everything, with each probe as its position, answer, certainty and whether it closed."""
@@ -75,17 +76,17 @@ class Model:
         """The same, for asynchronous code; many may run at once, up to the model's `sessions`."""
         fitted = Settings.of(**options).fitted(self.engine.info)
         settings, spec = fitted.settings, fitted.settings.spec()
-        self._check_overlap(settings)
-        suffix = await self.engine.encode(self.engine.info.close_tag + spec.prefix)
-        room = fitted.budget + len(suffix) + spec.max_answer_tokens
-        session = await self.engine.open(
-            settings.prompt(question), settings.sampling(), room=room, overlap=settings.overlap
-        )
-        driver = Driver(self.engine, session, spec, overlap=settings.overlap, full=settings.full, on_event=on_event)
+        overlap = self._overlap(settings)
+        room = fitted.budget + await answer_room(self.engine, spec, fitted.rule.asks.over(spec))
+        prompt = settings.prompt(question)
+        sampling = replace(fitted.sampling(), seed=keyed_seed(settings.seed, prompt), limit=fitted.budget)
+        session = await self.engine.open(prompt, sampling, room=room, overlap=overlap)
+        driver = Driver(self.engine, session, spec, overlap=overlap, full=settings.full, on_event=on_event)
         outcome = await driver.run(fitted.rule, fitted.budget, settings.abstention())
         return self._solution(question, fitted, outcome.decision, outcome.thinking, outcome.wasted_tokens)
 
     def _solution(self, question: str, fitted: Fitted, decision: Decision, thinking: str, wasted: int) -> Solution:
+        prober: Engine | None = getattr(self.engine, "prober", None)
         return Solution(
             question=question,
             answer=decision.answer,
@@ -93,7 +94,7 @@ class Model:
             abstained=decision.abstained,
             stop_cause=decision.stop_cause,
             rule=fitted.rule.name,
-            threshold=fitted.settings.threshold,
+            threshold=fitted.threshold,
             interval=fitted.interval,
             budget=fitted.budget,
             seed=fitted.settings.seed,
@@ -108,11 +109,15 @@ class Model:
             wasted_tokens=wasted,
             forced=decision.forced,
             eos=decision.eos,
+            probe_model=prober.info.name if prober else None,
         )
 
-    def _check_overlap(self, settings: Settings) -> None:
-        if settings.overlap and not self.engine.capabilities.overlap:
+    def _overlap(self, settings: Settings) -> bool:
+        """As was asked, else as the engine does by itself: servers overlap, models here do not."""
+        capabilities = self.engine.capabilities
+        if settings.overlap and not capabilities.overlap:
             raise UsageError("This model was opened without overlap.", "Open it with open_model(..., overlap=True).")
+        return capabilities.overlaps if settings.overlap is None else settings.overlap
 
     def _run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return running.run(self._ready().get_loop(), work)
@@ -156,44 +161,47 @@ def open_model(
     model: str | None = None,
     *,
     sessions: int = 1,
-    overlap: bool = False,
+    overlap: bool | None = None,
     budget: int | None = None,
     context: int | None = None,
     threads: int | None = None,
     think_tags: str | None = None,
+    base_url: str | Sequence[str] = (),
+    api_key: str | None = None,
+    tokenizer: str | None = None,
+    device: str | None = None,
+    dtype: str | None = None,
+    dialect: Sequence[str] = (),
+    chunk: int | None = None,
+    patience: Patience | None = None,
+    probe_model: str | None = None,
 ) -> Model:
-    """Load a model: nothing for the embedded one, a `.gguf` file, or a hub id.
+    """Load a model: nothing for the embedded one, a `.gguf` file, a hub id, `hf:ID`, `vllm:ID` or `llama-server:FILE`; or
+    reach one at a server, by `base_url` (CGR_BASE_URL, and CGR_API_KEY, say the same for a model that is not here).
 
     `sessions` is how many questions it can think about at once. Each gets a context that holds the budget you mean to use;
-    `context` sets it outright. `think_tags` names the tags of a model that does not say them itself.
+    `context` sets it outright. `think_tags` names the tags of a model that does not say them itself. `probe_model` is a
+    second model that is asked instead of the first, and says when to stop. docs/engines.md has the rest.
     """
-    from cgr.engines.chat import parse_tags
-    from cgr.engines.llama import LlamaEngine, LlamaOptions
-
-    if sessions < 1:
-        raise UsageError(f"{sessions} sessions cannot answer anything.", "Use sessions=1 or more.")
-    options = LlamaOptions(
+    opening = Opening(
+        model=model,
         sessions=sessions,
-        overlap=overlap,
-        context=context or (budget or BUDGET) + ROOM_FOR_PROMPTS,
+        overlap=bool(overlap),
+        context=context,
+        budget=budget,
         threads=threads,
-        tags=parse_tags(think_tags) if think_tags else None,
-        name=model or EMBEDDED,
+        think_tags=think_tags,
+        base_url=(base_url,) if isinstance(base_url, str) else tuple(base_url),
+        api_key=api_key,
+        tokenizer=tokenizer,
+        device=device,
+        dtype=dtype,
+        dialect=tuple(dialect),
+        chunk=chunk,
+        patience=patience,
+        probe_model=probe_model,
     )
-    return Model(LlamaEngine(find_model(model), options))
-
-
-def find_model(model: str | None) -> Path:
-    """The file behind a name."""
-    from cgr.engines.hub import download, is_hub_id
-
-    if model is None or model == EMBEDDED:
-        return Path(str(files("cgr.model") / "embedded.gguf"))
-    if os.path.exists(model):  # unlike Path.exists, it takes a name too long for a file as one that is not there
-        return Path(model)
-    if is_hub_id(model):
-        return download(model)
-    raise ModelNotFound(f"There is no model {model!r}.", "Give a .gguf file, a hub id such as ORG/NAME, or nothing.")
+    return Model(opening.engine())
 
 
 def solve(question: str, model: str | None = None, *, on_event: OnEvent | None = None, **options: Any) -> Solution:

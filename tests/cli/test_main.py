@@ -41,7 +41,7 @@ def test_help_of_solve_shows_the_defaults() -> None:
         assert option in text
     for default in (
         "[default: cgr]",
-        "[default: 0.99]",
+        "[default: 0.99,",
         "[default: min]",
         "[default: 0.6]",
         "[default: 1000,",

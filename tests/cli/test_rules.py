@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.support import command
 
 
@@ -22,3 +24,17 @@ def test_as_json() -> None:
     assert rules["cgr"]["parameters"] == {"threshold": 0.99, "interval": 1000}
     assert rules["no-thinking"]["parameters"] == {}
     assert rules["cgr"]["summary"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("agree=2.5", "agree of dynasor is a whole number"),
+        ("agreed=2", "Did you mean 'agree'?"),
+        ("agree", "Write it as in --set agree=5."),
+    ],
+)
+def test_parameters_of_a_rule_are_checked_before_a_model_is_loaded(given: str, said: str) -> None:
+    done = command("solve", "Why?", "--rule", "dynasor", "--set", given, "--model", "no-such-file.gguf")
+    assert done.returncode == 2
+    assert said in done.stderr

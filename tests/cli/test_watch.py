@@ -65,3 +65,9 @@ def test_interrupted_it_says_what_is_known(quiet: bool, capsys: pytest.CaptureFi
     out, errors = capsys.readouterr()
     assert errors == "Interrupted. The last probe, after 32 tokens, said '4' with certainty at most 0.250.\n"
     assert (out == "") == quiet
+
+
+def test_a_probe_without_an_answer_shows_how_open_the_next_token_is() -> None:
+    watching, out = watcher()
+    watching.see(Probed(Probe(16, "", 0.0, False, entropy=1.25)))
+    assert out.getvalue().splitlines()[-1].split() == ["?", "16", "next", "token's", "entropy", "=", "1.250", "bits"]

@@ -189,7 +189,7 @@ async def test_forcing_bans_the_end(engine: LlamaEngine) -> None:
 
 async def test_a_trace_depends_on_its_seed(model: Model) -> None:
     first, again, other = [
-        await model.asolve(QUESTION, rule="fixed-budget", budget=48, temperature=1.5, seed=seed) for seed in (1, 1, 2)
+        await model.asolve(QUESTION, rule="fixed-budget", budget=48, temperature=4.0, seed=seed) for seed in (1, 1, 2)
     ]
     assert first.thinking == again.thinking
     assert first.thinking != other.thinking
@@ -197,7 +197,7 @@ async def test_a_trace_depends_on_its_seed(model: Model) -> None:
 
 async def test_many_at_once_are_told_apart(model: Model) -> None:
     found = await asyncio.gather(
-        *(model.asolve(QUESTION, rule="fixed-budget", budget=64, seed=seed, temperature=1.5) for seed in range(4))
+        *(model.asolve(QUESTION, rule="fixed-budget", budget=64, seed=seed, temperature=4.0) for seed in range(4))
     )
     assert len({one.thinking for one in found}) == 4
 

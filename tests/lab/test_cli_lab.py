@@ -159,3 +159,30 @@ def test_what_is_asked_wrongly_is_said_in_one_sentence(arguments: tuple[str, ...
     assert done.stderr.startswith("error: ")
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_what_rules_need_is_recorded_for_them(run: Path, tmp_path: Path) -> None:
+    refused = command("probe", str(run), "--for", "deer", "--prefix", "So: {")
+    assert (refused.returncode, "Rules say themselves how they ask" in refused.stderr) == (2, True)
+    unknown = command("probe", str(run), "--for", "dear")
+    assert (unknown.returncode, "Did you mean 'deer'?" in unknown.stderr) == (2, True)
+    for _ in range(2):  # the second time there is nothing left to do
+        done = command("probe", str(run), "--for", "deer,eat,puma-verify", "--json")
+        assert done.returncode == 0, done.stderr
+        told = json.loads(done.stdout)
+        assert (told["traces"], told["wanted"], len(told["made_sets"])) == (6, 6, 4)
+    assert told["new"] == 0
+    assert {"wait", "paragraph", "paragraph-entropy"} <= set(told["made_sets"])
+    assert all(probe.entropy is not None for one in kept(run, "paragraph-entropy") for probe in one.probes)
+
+
+def test_a_run_may_be_forced_on(tmp_path: Path) -> None:
+    folder = tmp_path / "forced"
+    done = command("generate", *MADE, "--out", str(folder), "--rule", "budget-forcing", "--probe", "--logprobs", "--json")
+    assert done.returncode == 0, done.stderr
+    for one in kept(folder, "default"):
+        assert (one.ended, one.thinking_tokens, len(one.tops), len(one.logprobs)) == ("budget", 64, 64, 64)
+        assert {at for at, _ in one.forced} <= {probe.at for probe in one.probes}
+    assert json.loads(done.stdout)["at_budget"] == 6
+    again = command("generate", *MADE, "--out", str(folder))
+    assert (again.returncode, "rule is 'budget-forcing' there and 'fixed-budget' here" in again.stderr) == (2, True)

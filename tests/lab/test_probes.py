@@ -14,7 +14,7 @@ from cgr.engines.base import Sampling
 from cgr.engines.scripted import ScriptedEngine, ScriptedSession
 from cgr.errors import EngineError, NotRecorded, UnknownName, UsageError
 from cgr.lab.config import OtherConfiguration, RunConfig
-from cgr.lab.probes import AskAt, Wish, aprobe, marks
+from cgr.lab.probes import AskAt, Wish, aprobe
 from cgr.lab.progress import Progress
 from cgr.lab.recording import RecordedTrace
 from cgr.lab.store import Store, probing_stage
@@ -122,21 +122,6 @@ async def test_what_fails_is_listed_and_tried_again(tmp_path: Path) -> None:
     with Store.open(tmp_path) as store:
         assert not store.failures()
         assert len(store.probed("default")) == 2
-
-
-@pytest.mark.parametrize(
-    ("texts", "where", "positions"),
-    [
-        (["So", " 5", ".", " Wait", ",", " Waiter"], "wait", (3,)),
-        (["Wait", " no", "\nWait", "\n", "Alternatively"], "wait", (2, 4)),
-        (["a", ".W", "ait", " b"], "wait", (1,)),
-        (["a", ".\n\n", "b", "\n", "\n", "c", "\n\n\n", "d"], "paragraph", (2, 5, 7)),
-        (["a", "b"], "paragraph", ()),
-        ([], "wait", ()),
-    ],
-)
-def test_marks_are_before_a_wait_and_after_a_paragraph(texts: list[str], where: Any, positions: tuple[int, ...]) -> None:
-    assert marks(texts, where) == positions
 
 
 def test_asking_at_positions() -> None:

@@ -273,3 +273,54 @@ def test_a_finished_run_is_one_plain_file(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {schema.FILE, schema.LOCK}
     with Store.open(tmp_path / schema.FILE) as store:
         assert store.made() == (("b", 0),)
+
+
+def as_the_first_schema_had_it(folder: Path) -> None:
+    """What a run of the first version looks like on disk."""
+    with sqlite3.connect(folder / schema.FILE) as old:
+        for column in ("tops", "forced"):
+            old.execute(f"ALTER TABLE traces DROP COLUMN {column}")
+        old.execute("PRAGMA user_version=1")
+    old.close()
+
+
+def test_a_run_of_the_first_schema_is_read_as_it_is_and_brought_up_to_date_to_be_written(tmp_path: Path) -> None:
+    made(tmp_path, trace())
+    with Store.open(tmp_path) as store:
+        before = [list(store.recorded(None, whole=whole)) for whole in (True, False)]
+    as_the_first_schema_had_it(tmp_path)
+    with Store.open(tmp_path) as store:
+        assert [list(store.recorded(None, whole=whole)) for whole in (True, False)] == before
+        assert store._one("PRAGMA user_version") == 1
+    with Store.open(tmp_path, write=True) as store:
+        assert store._one("PRAGMA user_version") == schema.VERSION
+        assert list(store.recorded(None, whole=True)) == before[0]
+        store.add_trace(trace(seed=77, tops=(-1.5, -2.0)))
+        again = [trace for trace in store.recorded(None, whole=True) if trace.seed == 77]
+    assert again[0].tops == (-1.5, -2.0)
+
+
+def test_what_was_forced_and_how_flat_it_was_come_back(tmp_path: Path) -> None:
+    made(tmp_path)
+    forced = trace(seed=78, tops=(-1.0, -2.0, -3.0, -4.0), forced=((1, 2), (3, 1)))
+    with Store.open(tmp_path, write=True) as store:
+        store.add_trace(forced)
+    with Store.open(tmp_path) as store:
+        whole = next(trace for trace in store.recorded(None, whole=True) if trace.seed == 78)
+        plain = next(trace for trace in store.recorded(None) if trace.seed == 78)
+    assert (whole.tops, whole.forced) == (forced.tops, forced.forced)
+    assert (plain.tops, plain.forced) == ((), forced.forced)
+
+
+@pytest.mark.parametrize(
+    ("probe_set", "name"),
+    [
+        (ProbeSet("interval", 4), "default"),
+        (ProbeSet("wait"), "wait"),
+        (ProbeSet("interval", 4, Asking(reads="text")), "every-4-text"),
+        (ProbeSet("paragraph", 0, Asking(reads="entropy")), "paragraph-entropy"),
+    ],
+)
+def test_only_answers_on_a_grid_are_the_default(tmp_path: Path, probe_set: ProbeSet, name: str) -> None:
+    with Store.create(tmp_path, CONFIG) as store:
+        assert store.add_probe_set(probe_set) == name

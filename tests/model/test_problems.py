@@ -42,3 +42,11 @@ def test_unseen_problems_are_distinct_held_out_and_the_same_for_a_seed() -> None
     assert all(is_held_out(problem.text) for problem in first)
     assert {(p.family, p.level) for p in first} == {(f, n) for f in FAMILIES for n in LEVELS}
     assert [p.text for p in islice(unseen(4), 60)] != [p.text for p in first]
+
+
+def test_a_kind_of_problem_that_is_used_up_is_left_out() -> None:
+    """Level 1 of gcd has a few dozen held-out texts: a long run goes on without it."""
+    many = list(islice(unseen(0, ("gcd", "map"), (1,)), 120))
+    assert len({problem.text for problem in many}) == 120
+    assert sum(problem.family == "gcd" for problem in many) < 60
+    assert many[-1].family == many[-2].family == "map"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
 
 from cgr.cli.lab import sessions_for
+from cgr.cli.models import ModelChoice
 from cgr.lab import headline
 from cgr.lab.experiment import Experiment
 from cgr.lab.headline import Headline
@@ -32,20 +33,25 @@ class Outcome(Record):
     report: str | None = None
     picture: str | None = None
     page: str | None = None
+    ablations: str | None = None
+    conclusions: tuple[str, ...] = ()
 
     @property
     def failed(self) -> int:
         return self.thinking.failed + (self.probing.failed if self.probing else 0)
 
 
-def conduct(recipe: Recipe, folder: Path, *, as_json: bool) -> int:
+def conduct(recipe: Recipe, folder: Path, *, as_json: bool, api_key: str | None = None) -> int:
     """Do what is missing and say what came of it. Exit code 1 if something failed, 130 for Ctrl-C."""
-    experiment = Experiment(recipe, folder, sessions=sessions_for(recipe.sessions, recipe.model))
+    at_once = sessions_for(recipe.sessions, ModelChoice(recipe.model, recipe.base_urls))
+    experiment = Experiment(recipe, folder, sessions=at_once, api_key=api_key)
     thinking, probing = Progress(quiet=as_json), Progress(quiet=as_json)
     if recipe.about and not as_json:
         click.echo(f"{recipe.about}\n")
     try:
-        experiment.make(thinking, probing)
+        experiment.make(thinking, probing, lambda: Progress(quiet=as_json))
+        for note in experiment.notes():
+            click.echo(f"note:  {note}", err=True)
         outcome = _outcome(experiment, thinking, probing)
     except KeyboardInterrupt:
         return _interrupted(experiment, thinking)
@@ -64,7 +70,12 @@ def _outcome(experiment: Experiment, thinking: Progress, probing: Progress) -> O
         return Outcome(str(folder), thought, probed)
     with thinking.console.status("Writing the report") if thinking.visible else nullcontext():
         written = experiment.report()
-    return _reported(Outcome(str(folder), thought, probed), written)
+        ablated = experiment.ablate() if experiment.recipe.ablations else None
+    outcome = _reported(Outcome(str(folder), thought, probed), written)
+    if ablated is None:
+        return outcome
+    said = tuple(f"{one.title}: {one.ablated.conclusion}" for one in ablated.ablations.made)
+    return replace(outcome, ablations=str(ablated.page), conclusions=said)
 
 
 def _reported(outcome: Outcome, written: WrittenReport) -> Outcome:
@@ -96,9 +107,11 @@ def _show(outcome: Outcome) -> None:
     for note in outcome.notes:
         click.echo(f"Note: {note}")
     click.echo("")
-    for name, path in (("picture", outcome.picture), ("page", outcome.page)):
+    for line in outcome.conclusions:
+        click.echo(f"{line}\n")
+    for name, path in (("picture", outcome.picture), ("page", outcome.page), ("ablations", outcome.ablations)):
         if path:
-            click.echo(f"{name + ':':<9}{path}")
+            click.echo(f"{name + ':':<8} {path}")
 
 
 def _interrupted(experiment: Experiment, thinking: Progress) -> int:

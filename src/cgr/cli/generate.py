@@ -8,11 +8,13 @@ from typing import Any, get_args
 import click
 
 from cgr import certainty, probing
+from cgr.cli.models import SESSIONS, ModelChoice, model_options, open_given
 from cgr.errors import UsageError
 from cgr.records import AnswerFormat
 from cgr.settings import Settings
 
 DEFAULTS = Settings()
+RULES = ("fixed-budget", "budget-forcing", "cgr-forced")
 
 
 def read_fields(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -34,12 +36,13 @@ def read_fields(context: click.Context, parameter: click.Parameter, values: tupl
 @click.option("--question-seed", type=int, default=0, show_default=True, help="For sources that make up their questions.")
 @click.option("--seeds", type=int, default=64, show_default=True, help="Traces for each question.")
 @click.option("--budget", type=int, help="Thinking tokens at most.  [default: 32000, or what fits the model]")
-@click.option("--model", help="A .gguf file or a hub id (ORG/NAME).  [default: the embedded model]")
 @click.option("--temperature", type=float, default=DEFAULTS.temperature, show_default=True, help="0 is greedy.")
 @click.option("--top-p", type=float, default=DEFAULTS.top_p, show_default=True, help="Keep this share of probability.")
 @click.option("--probe", is_flag=True, help="Record probes on the way, every --interval tokens.")
 @click.option("--interval", type=int, help="Thinking tokens between probes.  [default: 1000, or what fits the model]")
-@click.option("--logprobs", is_flag=True, help="Record each thinking token's log-probability.")
+@click.option("--rule", type=click.Choice(RULES), default=RULES[0], show_default=True,
+              help="Let the thinking end by itself, or force it on to the budget.")  # fmt: skip
+@click.option("--logprobs", is_flag=True, help="Record the log-probabilities of the thinking.")
 @click.option("--written-tokens", type=int, default=1024, show_default=True, help="What a model may write after it ended.")
 @click.option("--prefix", default=DEFAULTS.prefix, show_default=True, help="What asks for an answer.")
 @click.option("--close-think", type=click.Choice(probing.CLOSE_THINK), default=DEFAULTS.close_think, show_default=True,
@@ -49,9 +52,8 @@ def read_fields(context: click.Context, parameter: click.Parameter, values: tupl
 )
 @click.option("--aggregate", default=DEFAULTS.aggregate, show_default=True, help=f"Of {', '.join(certainty.AGGREGATES)}.")
 @click.option("--instruction", default=DEFAULTS.instruction, show_default=True, help="What follows each question.")
-@click.option("--sessions", type=int, help="Traces in flight.  [default: 8 for the embedded model, else 1]")
-@click.option("--think-tags", help="The tags of a model that does not name them: '<think>,</think>'.")
-@click.option("--threads", type=int, help="Threads to compute with.  [default: half of the cores]")
+@click.option("--sessions", type=int, help=SESSIONS)
+@model_options
 @click.option("--quiet", is_flag=True, help="Show no progress and no summary.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end and nothing else.")
 def command(
@@ -63,13 +65,12 @@ def command(
     allow_missing_golds: bool,
     question_seed: int,
     seeds: int,
-    model: str | None,
+    given: ModelChoice,
     probe: bool,
+    rule: str,
     logprobs: bool,
     written_tokens: int,
     sessions: int | None,
-    think_tags: str | None,
-    threads: int | None,
     quiet: bool,
     as_json: bool,
     **options: Any,
@@ -83,16 +84,17 @@ def command(
     from cgr.lab.progress import Progress
     from cgr.lab.questions import load_questions
     from cgr.lab.traces import Plan, generate
-    from cgr.solve import open_model
 
-    settings = Settings.of(rule="fixed-budget", **options)
+    settings = Settings.of(rule=rule, **options)
     questions = load_questions(
         source, limit=limit, fields=fields, seed=question_seed, format=form, allow_missing_golds=allow_missing_golds
     )
+    if not probe:
+        given.refuse_probe_model("Add --probe, or leave it out.")
     plan = Plan(questions, seeds, settings, source, probe, logprobs, written_tokens)
-    at_once = sessions_for(sessions, model)
+    at_once = sessions_for(sessions, given)
     progress = Progress(quiet=quiet or as_json)
-    loaded = open_model(model, sessions=at_once, budget=settings.budget, threads=threads, think_tags=think_tags)
+    loaded = open_given(given, sessions=at_once, budget=settings.budget)
     return finish(
         lambda: generate(out, plan, loaded, sessions=at_once, progress=progress),
         out,

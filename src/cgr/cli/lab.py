@@ -8,18 +8,21 @@ from typing import Any
 
 import click
 
+from cgr.cli.models import ModelChoice
 from cgr.lab.progress import Progress
 from cgr.lab.schema import FILE
 from cgr.lab.store import Key
 from cgr.lab.summary import Summary, in_lines, said, summarise
-from cgr.solve import EMBEDDED
 
-MANY = 8
+MANY, ON_SERVERS = 8, 16
 
 
-def sessions_for(asked: int | None, model: str | None) -> int:
-    """Traces in flight: many for the small embedded model; a large one may not have the memory for more than is said."""
-    return asked if asked is not None else MANY if model in (None, EMBEDDED) else 1
+def sessions_for(asked: int | None, given: ModelChoice) -> int:
+    """Traces in flight: many for the small embedded model, more on servers; a large model here may not have the memory for
+    more than is said."""
+    if asked is not None:
+        return asked
+    return MANY if given.embedded else ON_SERVERS * len(given.addresses) or 1
 
 
 def finish(

@@ -21,7 +21,11 @@ VERBS = {
     "export": "Write a run's traces and probes to a file.",
     "import": "Make a run of traces and probes that were recorded elsewhere.",
     "report": "Score runs and write tables, figures and a page.",
+    "ablate": "Vary threshold, interval, forcing, aggregate, prefix and prober on a run.",
+    "compare": "Set every rule against the others on the same traces.",
+    "fit": "Fit a rule to a run, for use on other questions.",
     "rules": "List the stopping rules.",
+    "doctor": "Examine a model where it runs: what it can do, how noisy its certainty is.",
 }
 MODULES = {"import": "import_"}
 

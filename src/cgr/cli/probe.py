@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from cgr import certainty, probing
+from cgr.cli.models import SESSIONS, ModelChoice, model_options, open_given
+from cgr.errors import UsageError
 from cgr.lab.config import WHERE, Where
 
 
@@ -19,11 +22,10 @@ from cgr.lab.config import WHERE, Where
 @click.option("--close-think", type=click.Choice(probing.CLOSE_THINK), help="Whether the end tag goes before the prefix.")
 @click.option("--max-answer-tokens", type=int, help="Tokens of an answer at most.  [default: the run's]")
 @click.option("--aggregate", help=f"One of {', '.join(certainty.AGGREGATES)}.  [default: the run's]")
+@click.option("--for", "rules", help="Record what these rules need, such as deer,dynasor, or all of them: all.")
 @click.option("--set", "name", help="What to call these probes.  [default: default, then by what they are]")
-@click.option("--model", help="A model to ask instead of the one that thought.")
-@click.option("--sessions", type=int, help="Traces in flight.  [default: 8 for the embedded model, else 1]")
-@click.option("--think-tags", help="The tags of a model that does not name them: '<think>,</think>'.")
-@click.option("--threads", type=int, help="Threads to compute with.  [default: half of the cores]")
+@click.option("--sessions", type=int, help=SESSIONS)
+@model_options
 @click.option("--quiet", is_flag=True, help="Show no progress and no summary.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end and nothing else.")
 def command(
@@ -34,11 +36,10 @@ def command(
     close_think: probing.CloseThink | None,
     max_answer_tokens: int | None,
     aggregate: str | None,
+    rules: str | None,
     name: str | None,
-    model: str | None,
+    given: ModelChoice,
     sessions: int | None,
-    think_tags: str | None,
-    threads: int | None,
     quiet: bool,
     as_json: bool,
 ) -> int:
@@ -47,22 +48,27 @@ def command(
     A run can hold several sets of probes. Interrupted at any moment, the same command goes on where it stopped.
     """
     from cgr.cli.lab import finish, sessions_for
-    from cgr.lab.probes import Wish, check_probeable, probe
+    from cgr.lab.probes import Wish, check_probeable, probe_each
     from cgr.lab.progress import Progress
     from cgr.lab.store import Store
+    from cgr.lab.wanted import wishes_for
     from cgr.solve import open_model
 
-    wish = Wish(where, interval, prefix, close_think, max_answer_tokens, aggregate, name)
+    given.refuse_probe_model(f"Probe with another model: --model {given.probe_model}")
+    own = Wish(where, interval, prefix, close_think, max_answer_tokens, aggregate, name)
+    if rules is not None and own != Wish(interval=interval):
+        raise UsageError("Rules say themselves how they ask.", "Leave out the other options beside --for.")
     with Store.open(run) as store:
         check_probeable(store)
-        config = store.config
-    at_once = sessions_for(sessions, model or config.model)
+        config, there = store.config, store.probe_sets()
+    names = (rules or "").replace(",", " ").split()
+    wishes = [own] if rules is None else wishes_for(names, config, there.values(), interval)
+    asked_of = given if given.model else replace(given, model=config.model)
+    at_once = sessions_for(sessions, asked_of)
     progress = Progress(quiet=quiet or as_json)
-    asked = open_model(
-        model or config.model, sessions=at_once, budget=config.budget, threads=threads, think_tags=think_tags
-    )
+    asked = open_given(asked_of, sessions=at_once, budget=config.budget)
     return finish(
-        lambda: probe(run, wish, asked, open_teller=open_model, sessions=at_once, progress=progress),
+        lambda: probe_each(run, wishes, asked, open_teller=open_model, sessions=at_once, progress=progress),
         run,
         None,
         progress,

@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cgr.cli.models import ModelChoice, model_options
 from cgr.cli.report import check_installed
 from cgr.errors import UsageError
 
 if TYPE_CHECKING:
     from cgr.lab.recipes import Recipe
 
+OF_THE_MODEL = ("tokenizer", "think_tags", "threads", "device", "dtype", "dialect", "chunk")
+
 
 @click.command("run")
 @click.argument("recipe", type=click.Path(path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Print the plan and do nothing: no model, no data set.")
 @click.option("--out", type=click.Path(path_type=Path), help="The run's folder.  [default: runs/NAME-OF-THE-RECIPE]")
-@click.option("--model", help="A .gguf file, a hub id or `embedded`, in place of the recipe's model.")
+@model_options
 @click.option("--seeds", type=int, help="Traces for each question.  [default: the recipe's]")
 @click.option("--limit", type=int, help="The first so many questions only.  [default: the recipe's]")
 @click.option("--tokens-per-second", type=float, help="For the plan's estimate of time.  [default: the recipe's]")
@@ -28,12 +31,14 @@ def command(
     recipe: Path,
     dry_run: bool,
     out: Path | None,
-    model: str | None,
+    given: ModelChoice,
     tokens_per_second: float | None,
     as_json: bool,
     **options: int | None,
 ) -> int:
     """Carry out a RECIPE, such as recipes/embedded.toml: generate, probe and report.
+
+    What is said here of the model (--model, --base-url, ...) is in place of what the recipe says.
 
     Interrupted at any moment, the same command goes on where it stopped. docs/recipes.md says what a recipe holds.
     """
@@ -43,16 +48,21 @@ def command(
 
     if tokens_per_second is not None and not dry_run:
         raise UsageError("--tokens-per-second is for the plan.", "Add --dry-run, or leave it out.")
-    changed = _changed(read_recipe(recipe), model, tokens_per_second=tokens_per_second, **options)
+    given.refuse_probe_model(f"Probe the finished run with it: cgr probe RUN --model {given.probe_model}")
+    changed = _changed(read_recipe(recipe), given, tokens_per_second=tokens_per_second, **options)
     if dry_run:
         _show_plan(changed, out, as_json)
         return 0
-    return conduct(changed, out or changed.folder, as_json=as_json)
+    return conduct(changed, out or changed.folder, as_json=as_json, api_key=given.api_key)
 
 
-def _changed(recipe: Recipe, model: str | None, **options: Any) -> Recipe:
-    given = {name: value for name, value in options.items() if value is not None}
-    return replace(recipe.with_model(model) if model is not None else recipe, **given)
+def _changed(recipe: Recipe, given: ModelChoice, **options: Any) -> Recipe:
+    """Another model drops what was said of the recipe's own; another address alone does not."""
+    chosen: dict[str, Any] = {name: getattr(given, name) for name in OF_THE_MODEL}
+    chosen |= {"base_url": " ".join(given.base_url)}
+    said = {name: value for name, value in chosen.items() if value}
+    said |= {name: value for name, value in options.items() if value is not None}
+    return replace(recipe.with_model(given.model) if given.model is not None else recipe, **said)
 
 
 def _show_plan(recipe: Recipe, out: Path | None, as_json: bool) -> None:

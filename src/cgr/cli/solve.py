@@ -10,10 +10,12 @@ from typing import Any, TypeVar
 
 import click
 
-from cgr import certainty, probing, reason
+from cgr import certainty, probing, reason, rule_files
+from cgr.cli.models import ModelChoice, model_options, open_given
 from cgr.errors import UsageError
+from cgr.rules import read_parameters
 from cgr.settings import Settings
-from cgr.solve import EMBEDDED, Solution, open_model
+from cgr.solve import Solution
 
 DEFAULTS = Settings()
 F = TypeVar("F", bound=Callable[..., Any])
@@ -31,9 +33,9 @@ def _policy(name: str, what: str) -> Callable[[F], F]:
 
 @click.command("solve")
 @click.argument("question", required=False)
-@click.option("--model", help="A .gguf file or a hub id (ORG/NAME).  [default: the embedded model]")
-@click.option("--rule", default=DEFAULTS.rule, show_default=True, help="The stopping rule; see `cgr rules`.")
-@click.option("--threshold", type=float, default=DEFAULTS.threshold, show_default=True, help="Sure enough to stop.")
+@click.option("--rule", default=DEFAULTS.rule, show_default=True, help="A rule (`cgr rules`), or a file of `cgr fit`.")
+@click.option("--threshold", type=float, help="Sure enough to stop.  [default: 0.99, or the rule's own]")
+@click.option("--set", "given_parameters", multiple=True, help="A parameter of the rule: --set agree=5; see `cgr rules`.")
 @click.option("--interval", type=int, help="Thinking tokens between probes.  [default: 1000, or what fits the model]")
 @click.option("--budget", type=int, help="Thinking tokens at most.  [default: 32000, or what fits the model]")
 @click.option("--max-answer-tokens", type=int, help="Tokens of an answer at most.  [default: 32, or the model's own]")
@@ -53,13 +55,14 @@ def _policy(name: str, what: str) -> Callable[[F], F]:
     show_default=True,
     help="Whether the end tag goes before the prefix; auto: only before the final answer.",
 )
-@click.option("--overlap", is_flag=True, help="Think on while a probe is in flight.")
+@click.option(
+    "--overlap/--no-overlap", default=None, help="Think on while a probe is in flight.  [default: on servers only]"
+)
 @click.option("--full", is_flag=True, help="Decode whole answers, even where a beginning shows it is not sure.")
-@click.option("--think-tags", help="The tags of a model that does not name them: '<think>,</think>'.")
-@click.option("--threads", type=int, help="Threads to compute with.  [default: half of the cores]")
+@model_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 def command(
-    question: str | None, model: str | None, think_tags: str | None, threads: int | None, as_json: bool, **options: Any
+    question: str | None, given: ModelChoice, given_parameters: tuple[str, ...], as_json: bool, **options: Any
 ) -> int:
     """Answer one QUESTION, and stop thinking when sure.
 
@@ -67,14 +70,14 @@ def command(
     """
     from cgr.cli.watch import Watcher
 
+    options["rule"], fitted = rule_files.named(options["rule"])
+    options["parameters"] = {**fitted, **read_parameters(options["rule"], given_parameters)}
     settings = Settings.of(**options)
-    text, gold = _question(question, model, settings.seed)
+    text, gold = _question(question, given, settings.seed)
     settings.prompt(text)
     watcher = Watcher(quiet=as_json)
     try:
-        with open_model(
-            model, overlap=settings.overlap, budget=settings.budget, threads=threads, think_tags=think_tags
-        ) as loaded:
+        with open_given(given, overlap=settings.overlap, budget=settings.budget) as loaded:
             watcher.begin(text, settings.fitted(loaded.engine.info), loaded.engine.info, own=gold is not None)
             solution = loaded.solve(text, on_event=watcher.see, **options)
     except KeyboardInterrupt:
@@ -91,14 +94,14 @@ def _show(solution: Solution, watcher: Any, gold: str | None, as_json: bool) -> 
         watcher.end(solution, gold)
 
 
-def _question(question: str | None, model: str | None, seed: int) -> tuple[str, str | None]:
+def _question(question: str | None, given: ModelChoice, seed: int) -> tuple[str, str | None]:
     """What to ask, and the true answer where it is the embedded model's own problem."""
     if question == "-":
         return sys.stdin.read(), None
     if question is not None:
         return question, None
-    if model not in (None, EMBEDDED):
-        raise UsageError("There is no question.", 'Ask one: cgr solve "..." --model ' + str(model))
+    if not given.embedded:
+        raise UsageError("There is no question.", f'Ask one: cgr solve "..." --model {given.model or "NAME"}')
     from cgr.model.problems import unseen
 
     problem = next(itertools.islice(unseen(seed), 9 + seed % 9, None))

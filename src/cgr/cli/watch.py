@@ -60,6 +60,9 @@ class Watcher:
     def _probed(self, probe: Probe) -> None:
         self.probes.append(probe)
         self._end_line()
+        if probe.entropy is not None and not probe.answer and not probe.closed:
+            self.console.print(f"  ? {probe.at:>6}  next token's entropy = {probe.entropy:.3f} bits", style="cyan")
+            return
         sign = "≤" if probe.bound else "="
         answer = probe.answer + ("…" if not probe.closed else "")
         line = Text.assemble(
@@ -71,7 +74,7 @@ class Watcher:
         self.console.print(line)
 
     def _colour(self, probe: Probe) -> str:
-        threshold = self.fitted.settings.threshold if self.fitted else 1.0
+        threshold = self.fitted.threshold if self.fitted else 1.0
         return "green" if probe.closed and probe.certainty >= threshold else "yellow"
 
     def _end_line(self) -> None:
@@ -81,7 +84,9 @@ class Watcher:
 
     def end(self, solution: Solution, gold: str | None) -> None:
         self.console.print()
-        if solution.abstained:
+        if solution.stop_cause == "gave_up":
+            self.console.print("Answer     none: the rule gave this line of thought up", style="bold")
+        elif solution.abstained:
             self.console.print(f"Answer     none: it was not sure ({solution.certainty:.3f}), and abstains", style="bold")
         else:
             note = "" if solution.closed else "  (cut off: it did not close)"
@@ -94,6 +99,8 @@ class Watcher:
         )
         self.console.print(f"Probes     {len(solution.probes)}, which decoded {_tokens(solution.probe_tokens)}")
         self.console.print(f"Answering  {_tokens(solution.answer_tokens)} more")
+        if solution.probe_model:
+            self.console.print(f"Asked      {solution.probe_model}, which said when to stop")
         if solution.wasted_tokens:
             self.console.print(f"Wasted     {_tokens(solution.wasted_tokens)} thought past the end")
         if gold is not None:

@@ -15,6 +15,7 @@ from cgr.records import Probe, Token
 
 Done = Callable[[Sequence[Token]], bool]
 OnText = Callable[[str], None]
+TOP_MEAN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class Capabilities:
     verify: bool = False
     overlap: bool = False
     thinking_logprobs: bool = False
+    overlaps: bool = False  # unless told otherwise
+    packed: bool = False  # has `probe_many`: all cuts of a trace in one pass
 
     def gives(self, need: str) -> bool:
         value = getattr(self, need, False)
@@ -53,29 +56,33 @@ class ModelInfo:
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """How thinking is sampled. Nothing else filters: no top-k, no min-p, no penalties. `logprobs`: each token's raw
-    log-probability is wanted too."""
+    log-probability is wanted too, and the mean of the 20 highest there. `limit`: no more tokens than these will be asked
+    for, where that is known."""
 
     temperature: float = 0.6
     top_p: float = 1.0
     seed: int = 0
     logprobs: bool = False
+    limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
     """A stretch of thinking: its token ids, whether the model then wanted to end, and whether by end of turn; where they
-    were asked for, the tokens' log-probabilities."""
+    were asked for, the tokens' log-probabilities, and at each the mean of the `TOP_MEAN` highest raw ones (`tops`)."""
 
     ids: tuple[int, ...]
     ended: bool = False
     eos: bool = False
     logprobs: tuple[float, ...] = ()
+    tops: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
     """What a probe decoded and what it cost; from a recording, the probe itself. `ended`: the model then ended its turn
-    (or its thinking) instead of going on; that token is not among the others."""
+    (or its thinking) instead of going on; that token is not among the others. `entropy`: of the first token decoded, in
+    bits over the whole vocabulary, from an engine that has it."""
 
     tokens: tuple[Token, ...] = ()
     ended: bool = False
@@ -83,6 +90,7 @@ class Answered:
     cached: int = 0
     seconds: float = 0.0
     recorded: Probe | None = None
+    entropy: float | None = None
 
 
 class Session(Protocol):
@@ -95,9 +103,12 @@ class Session(Protocol):
     async def prefetch(self, tokens: int, *, ban_end: bool = False) -> None:
         """Think ahead while a probe is in flight; what is not used later is wasted, never seen."""
 
-    async def probe(self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = ()) -> Answered:
+    async def probe(
+        self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, back: int = 0, top: int = 0
+    ) -> Answered:
         """Decode greedily after the suffix and forget it. `guess`: tokens that may well be the answer; an engine that
-        verifies checks them in one pass, with the same result."""
+        verifies checks them in one pass, with the same result. `back`: ask as if the last so many tokens had not been
+        thought yet. `top`: how many alternatives are wanted of each token, where the engine cannot give them all."""
 
     async def append(self, ids: Sequence[int]) -> None: ...
 
@@ -130,7 +141,8 @@ class Engine(Protocol):
     async def close(self) -> None: ...
 
 
-def keyed_seed(seed: int, position: int) -> int:
-    """A seed for the chunk that starts here: chunks that shared one seed would share one stream of chance."""
-    digest = hashlib.blake2b(f"{seed}:{position}".encode(), digest_size=4).digest()
+def keyed_seed(seed: int, key: int | str) -> int:
+    """A seed for the chunk that starts at this position, or for this question: chunks that shared one seed would share one
+    stream of chance, and questions of one seed would all be lucky at the same tokens."""
+    digest = hashlib.blake2b(f"{seed}:{key}".encode(), digest_size=4).digest()
     return int.from_bytes(digest, "little") & 0x7FFFFFFF

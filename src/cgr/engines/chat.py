@@ -64,20 +64,31 @@ def need_tags(found: ThinkTags | None, model: str) -> ThinkTags:
 
 def render(template: str, question: str, tags: ThinkTags, *, bos: str = "", eos: str = "") -> str:
     """The prompt up to and including the opened think tag, whether or not the template opens it by itself."""
+    text = _rendered(template, question, bos, eos)
+    return text if _ends_open(text, tags) else f"{text}{tags.open}\n"
+
+
+def opens_thinking(template: str, tags: ThinkTags) -> bool:
+    """Whether the template opens the thinking by itself."""
+    return _ends_open(_rendered(template, "", "", ""), tags)
+
+
+def _ends_open(text: str, tags: ThinkTags) -> bool:
+    return text.rstrip().endswith(tags.open)
+
+
+def _rendered(template: str, question: str, bos: str, eos: str) -> str:
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )
     environment.globals.update(raise_exception=_refuse, strftime_now=_now)
     messages = [{"role": "user", "content": question}]
     try:
-        text = environment.from_string(template or PLAIN).render(
+        return environment.from_string(template or PLAIN).render(
             messages=messages, add_generation_prompt=True, bos_token=bos, eos_token=eos, enable_thinking=True
         )
     except TemplateError as error:
         raise UsageError(f"The model's chat template fails: {error}.", "Use another file of this model.") from error
-    if text.rstrip().endswith(tags.open):
-        return text
-    return f"{text}{tags.open}\n"
 
 
 PLAIN = "{{ messages[0].content }}{{ '\\n' }}"  # a new line that ends a template would be dropped

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cgr.engines.base import Answered, Done, OnText, Sampling, Stretch, keyed_seed
+from cgr.engines.base import TOP_MEAN, Answered, Done, OnText, Sampling, Stretch, keyed_seed
 from cgr.engines.endings import EndTag, Pair, Watch
 from cgr.engines.wire import Piece, Wire, probe_body, thinking_body
 from cgr.errors import DoesNotFit, EngineError
@@ -42,6 +42,7 @@ class CompletionsSession:
         self.trace: list[int] = []
         self._ahead: deque[Pair] = deque()
         self._logprobs: list[float] = []  # of all tokens read so far, those of the trace first
+        self._tops: list[float] = []  # the same, of the mean of the highest log-probabilities there
         self._watch = Watch(tag)
         self._over = self._eos = self._closed = self._watched = False
 
@@ -63,7 +64,8 @@ class CompletionsSession:
             await self._fetch(ban_end, take if on_text else None)
             take()
         ended = len(taken) < tokens
-        return Stretch(tuple(taken), ended, ended and self._eos, tuple(self._logprobs[start : len(self.trace)]))
+        logprobs, tops = (tuple(values[start : len(self.trace)]) for values in (self._logprobs, self._tops))
+        return Stretch(tuple(taken), ended, ended and self._eos, logprobs, tops)
 
     async def prefetch(self, tokens: int, *, ban_end: bool = False) -> None:
         while len(self._ahead) < tokens and not self._over:
@@ -129,6 +131,7 @@ class CompletionsSession:
         if len(piece.tokens) != len(piece.ids):
             raise EngineError("The server gave no log-probabilities of the thinking.", "Leave --logprobs out.")
         self._logprobs += [token.logprob for token in piece.tokens]
+        self._tops += [mean_top(token) for token in piece.tokens]
 
     def _finish(self, piece: Piece) -> None:
         if not piece.stop:
@@ -140,17 +143,21 @@ class CompletionsSession:
             self._ahead += self._watch.flush(eos)
         self._over = self._eos = eos
 
-    async def probe(self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = ()) -> Answered:
+    async def probe(
+        self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, back: int = 0, top: int = 0
+    ) -> Answered:
         began = time.perf_counter()
         tokens: list[Token] = []
         ended, over, cached, prefilled = False, False, 0, 0
-        body = probe_body([*self.prompt, *self.trace, *suffix], limit, self.slots[-1])
+        control = frozenset() if top else self.control  # whose alternatives are wanted is a token like any other
+        thought = self.trace[: len(self.trace) - back]
+        body = probe_body([*self.prompt, *thought, *suffix], limit, self.slots[-1], top)
         async with self.wire.stream(body) as pieces:
             async for piece in pieces:
                 cached, prefilled = piece.cached or cached, piece.prefilled or prefilled
                 fresh = list(piece.tokens)
-                ended = any(token.id in self.control for token in fresh)
-                tokens += [token for token in fresh if token.id not in self.control]
+                ended = any(token.id in control for token in fresh)
+                tokens += [token for token in fresh if token.id not in control]
                 over = ended or piece.stop is not None or (bool(fresh) and done(tokens))
                 if over:
                     break
@@ -168,6 +175,7 @@ class CompletionsSession:
         self._over = self._eos = False
         if self.sampling.logprobs:  # nobody sampled these, so they have none
             self._logprobs = [*self._logprobs[: len(self.trace)], *(math.nan for _ in ids)]
+            self._tops = [*self._tops[: len(self.trace)], *(math.nan for _ in ids)]
         self.trace += ids
 
     async def write(self, limit: int) -> str:
@@ -186,6 +194,12 @@ class CompletionsSession:
         self._closed = True
         self.wasted += len(self._ahead)
         self._release()
+
+
+def mean_top(token: Token) -> float:
+    """The mean of the highest log-probabilities where this token was chosen."""
+    highest = sorted((logprob for _, logprob in token.top), reverse=True)[:TOP_MEAN]
+    return math.fsum(highest) / len(highest) if highest else math.nan
 
 
 def _broken_off() -> EngineError:

@@ -37,7 +37,7 @@ def download(name: str) -> Path:
     repo = match["repo"]
     try:
         return Path(hub.hf_hub_download(repo, match["file"] or choose(name, _files(repo), match["quant"])))
-    except _failures() as error:
+    except failures() as error:
         raise ModelNotFound(
             f"The hub has no model {name!r}, or cannot be reached.", "Check the name, or give a local .gguf file."
         ) from error
@@ -49,12 +49,12 @@ def _files(repo: str) -> list[str]:
 
     try:
         return [name for name in hub.HfApi().list_repo_files(repo) if name.endswith(".gguf")]
-    except _failures():
+    except failures():
         folder = Path(hub.snapshot_download(repo, local_files_only=True))
         return [str(path.relative_to(folder)) for path in sorted(folder.rglob("*.gguf"))]
 
 
-def _failures() -> tuple[type[Exception], ...]:
+def failures() -> tuple[type[Exception], ...]:
     """What the hub's library raises when it cannot reach or find something; which client it uses depends on its version."""
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from cgr.engines.base import Capabilities, ModelInfo, Sampling
-from cgr.engines.chat import ThinkTags, find_tags, need_tags, render
+from cgr.engines.chat import ThinkTags, find_tags, need_tags, opens_thinking, render
 from cgr.engines.completions import CompletionsSession
 from cgr.engines.endings import EndTag
 from cgr.engines.gguf import read_head
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 NAME = "llama.cpp"
 REMEMBERED = 256  # characters
+MOST = 4096  # texts
 SAMPLE = 2**23  # bytes
 
 
@@ -61,7 +62,8 @@ class LlamaEngine:
         self._key = secrets.token_urlsafe(32)
         self._slots = options.sessions * (2 if options.overlap else 1)
         self._context = min(options.context or head.context, head.context) or head.context
-        self._server = start_server(path, self._key, self._slots, self._context, _threads(options.threads))
+        self.threads = _threads(options.threads)
+        self._server = start_server(path, self._key, self._slots, self._context, self.threads)
         self._connections: WeakKeyDictionary[asyncio.AbstractEventLoop, _Connection] = WeakKeyDictionary()
         self._encoded: dict[str, tuple[int, ...]] = {}
         control = head.control_ids
@@ -79,12 +81,21 @@ class LlamaEngine:
             fingerprint=fingerprint(path),
         )
 
+    @property
+    def model_context(self) -> int:
+        """What the model was made for; a session has as much of it as it was opened with."""
+        return self.head.context
+
+    @property
+    def template_opens(self) -> bool:
+        return opens_thinking(self.head.chat_template, self.tags)
+
     async def encode(self, text: str) -> tuple[int, ...]:
         """Short texts are remembered: tags and prefixes come again and again, whole traces do not."""
         if text in self._encoded:
             return self._encoded[text]
         ids = await self._here().wire.tokenize(text)
-        if len(text) <= REMEMBERED:
+        if len(text) <= REMEMBERED and len(self._encoded) < MOST:
             self._encoded[text] = ids
         return ids
 

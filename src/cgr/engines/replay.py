@@ -8,23 +8,45 @@ from cgr.engines.base import Answered, Capabilities, Done, ModelInfo, OnText, Sa
 from cgr.errors import NotRecorded
 from cgr.records import Probe, Trace
 
+CLOSED = -1  # stands for the end tag before a prefix
 HINT = "Record it with `cgr probe`, or ask for what the recording holds."
 
 
 class ReplayEngine:
-    """One trace, the probes made on it (by position), and the answer that was decoded at its end."""
+    """One trace, the probes made on it (by position), and the answer that was decoded at its end.
+
+    `answers`: what was answered where the thinking was closed, for rules whose probes hold no answer: at one place, the
+    first question is a probe's, and the second is for the answer. `tops`: of each token the mean of the highest
+    log-probabilities there. `forced`: where it was kept from ending, by how many tokens of the text `forcing`.
+    """
 
     def __init__(
-        self, trace: Trace, probes: Iterable[Probe], final: Probe | None = None, info: ModelInfo | None = None
+        self,
+        trace: Trace,
+        probes: Iterable[Probe],
+        final: Probe | None = None,
+        info: ModelInfo | None = None,
+        *,
+        answers: Iterable[Probe] = (),
+        tops: Sequence[float] = (),
+        forced: Sequence[tuple[int, int]] = (),
+        forcing: str = "",
     ) -> None:
-        self.trace, self.final = trace, final
+        self.trace, self.final, self.tops = trace, final, tuple(tops)
+        self.forced, self.forcing = dict(forced), forcing
         self.probes: Mapping[int, Probe] = {probe.at: probe for probe in probes}
+        self.answers: Mapping[int, Probe] = {probe.at: probe for probe in answers}
         self.info = info or ModelInfo("recorded", "replay", 1 << 30, "<think>", "</think>")
-        self.capabilities = Capabilities("full", True, True, False, overlap=True)
+        self.capabilities = Capabilities("full", True, True, False, overlap=True, thinking_logprobs=bool(tops))
 
     async def encode(self, text: str) -> tuple[int, ...]:
-        """Nothing can be appended to a recording, so no text needs ids."""
-        return ()
+        """Nothing can be appended to a recording but what was, so no other text needs ids; the end tag is known again."""
+        if text == self.info.close_tag:
+            return (CLOSED,)
+        if text != self.forcing or not self.forced:
+            return ()
+        at, count = max(self.forced.items(), key=lambda pair: pair[1])
+        return self.trace.ids[at : at + count]
 
     async def decode(self, ids: Sequence[int]) -> str:
         """The recorded text, as far as it can be told apart."""
@@ -46,33 +68,49 @@ class ReplaySession:
     def __init__(self, engine: ReplayEngine) -> None:
         self.engine, self.at, self.wasted = engine, 0, 0
         self.over = False
+        self.asked: int | None = None
 
     async def think(self, tokens: int, *, ban_end: bool = False, on_text: OnText | None = None) -> Stretch:
         trace = self.engine.trace
         if ban_end:
             raise self._missing("thinking with the end tag banned")
-        ids = trace.ids[self.at : self.at + tokens]
+        wall = min((at for at in self.engine.forced if at >= self.at), default=None)
+        end = self.at + tokens if wall is None else min(self.at + tokens, wall)
+        ids, tops = trace.ids[self.at : end], self.engine.tops[self.at : end]
         self.at += len(ids)
+        if len(ids) < tokens and self.at == wall:
+            return Stretch(ids, ended=True, tops=tops)
         if len(ids) == tokens:
-            return Stretch(ids)
+            return Stretch(ids, tops=tops)
         if trace.ended == "budget":
             raise self._missing(f"thinking past token {len(trace.ids)}")
         self.over = True
-        return Stretch(ids, ended=True, eos=trace.eos)
+        return Stretch(ids, ended=True, eos=trace.eos, tops=tops)
 
     async def prefetch(self, tokens: int, *, ban_end: bool = False) -> None:
         return None
 
-    async def probe(self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = ()) -> Answered:
+    async def probe(
+        self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, back: int = 0, top: int = 0
+    ) -> Answered:
         at_end = self.over or self.at == self.engine.trace.budget
-        probe = self.engine.final if at_end else self.engine.probes.get(self.at)
+        again, self.asked = self.at == self.asked, self.at
+        if self.at in self.engine.forced and tuple(suffix[:1]) == (CLOSED,):
+            probe, what = None, f"an end after {self.at} tokens, where it was forced on,"
+        elif again and not at_end:
+            probe, what = self.engine.answers.get(self.at), f"the answer after {self.at} tokens, with the thinking closed,"
+        elif at_end:
+            probe, what = self.engine.final, "the final answer"
+        else:
+            probe, what = self.engine.probes.get(self.at), f"a probe at token {self.at}"
         if probe is None:
-            what = "the final answer" if at_end else f"a probe at token {self.at}"
             raise self._missing(what)
         return Answered(recorded=probe)
 
     async def append(self, ids: Sequence[int]) -> None:
-        raise self._missing("thinking that was forced on")
+        if self.engine.forced.get(self.at) != len(ids):
+            raise self._missing("thinking that was forced on")
+        self.at += len(ids)
 
     async def write(self, limit: int) -> str:
         raise self._missing("what the model wrote by itself")

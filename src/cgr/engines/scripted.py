@@ -17,16 +17,27 @@ Answers = Callable[[int, str], Sequence[tuple[str, float]]]
 class ScriptedEngine:
     """`thinking`: words, `</think>` and `<eos>` among them. `answers(at, suffix)`: text and probability of each token.
 
-    What was asked is kept in `log`, and the forward passes that probes took in `passes`.
+    `entropies(at)`: of the token that a probe decodes first; `tops(n)`: the mean of the highest log-probabilities at the
+    n-th token. What was asked is kept in `log`, and the forward passes that probes took in `passes`.
     """
 
-    def __init__(self, thinking: Sequence[str], answers: Answers, context: int = 100_000) -> None:
-        self.thinking, self.answers = tuple(thinking), answers
+    def __init__(
+        self,
+        thinking: Sequence[str],
+        answers: Answers,
+        context: int = 100_000,
+        *,
+        entropies: Callable[[int], float] | None = None,
+        tops: Callable[[int], float] | None = None,
+    ) -> None:
+        self.thinking, self.answers, self.entropies, self.tops = tuple(thinking), answers, entropies, tops
         self.log: list[str] = []
         self.passes = 0
         self._words: dict[str, int] = {}
         self.info = ModelInfo("scripted", "scripted", context, "<think>", END)
-        self.capabilities = Capabilities("full", True, True, True, verify=True, overlap=True)
+        self.capabilities = Capabilities(
+            "full", True, True, True, verify=True, overlap=True, thinking_logprobs=tops is not None
+        )
 
     def id_of(self, word: str) -> int:
         return self._words.setdefault(word, len(self._words))
@@ -45,15 +56,15 @@ class ScriptedEngine:
     async def open(
         self, question: str | Sequence[int], sampling: Sampling, *, room: int = 0, overlap: bool = False
     ) -> ScriptedSession:
-        return ScriptedSession(self)
+        return ScriptedSession(self, sampling)
 
     async def close(self) -> None:
         self.log.append("close")
 
 
 class ScriptedSession:
-    def __init__(self, engine: ScriptedEngine) -> None:
-        self.engine, self.wasted = engine, 0
+    def __init__(self, engine: ScriptedEngine, sampling: Sampling = Sampling()) -> None:
+        self.engine, self.sampling, self.wasted = engine, sampling, 0
         self.at = self.script_at = self._ahead = 0
 
     async def think(self, tokens: int, *, ban_end: bool = False, on_text: OnText | None = None) -> Stretch:
@@ -72,24 +83,30 @@ class ScriptedSession:
         ids = tuple(map(self.engine.id_of, words))
         if on_text:
             on_text(await self.engine.decode(ids))
-        return Stretch(ids, len(words) < tokens, eos=ending == EOS)
+        tops = self.engine.tops if self.sampling.logprobs else None
+        means = tuple(map(tops, range(self.at - len(ids) + 1, self.at + 1))) if tops else ()
+        return Stretch(ids, len(words) < tokens, eos=ending == EOS, tops=means)
 
     async def prefetch(self, tokens: int, *, ban_end: bool = False) -> None:
         self._ahead = tokens
 
-    async def probe(self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = ()) -> Answered:
+    async def probe(
+        self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, back: int = 0, top: int = 0
+    ) -> Answered:
         text = (await self.engine.decode(suffix)).strip()
-        self.engine.log.append(f"probe {self.at} {text}")
+        at = self.at - back
+        self.engine.log.append(f"probe {at} {text}")
         tokens: list[Token] = []
         ended = False
-        for word, probability in self.engine.answers(self.at, text)[:limit]:
+        for word, probability in self.engine.answers(at, text)[:limit]:
             if ended := word in (END, EOS):
                 break
             tokens.append(Token(self.engine.id_of(word), word, math.log(probability)))
             if done(tokens):
                 break
         self.engine.passes += self._passes([token.id for token in tokens], guess)
-        return Answered(tuple(tokens), ended, prefilled=len(suffix), cached=self.at)
+        entropy = self.engine.entropies(at) if self.engine.entropies else None
+        return Answered(tuple(tokens), ended, prefilled=len(suffix), cached=at, entropy=entropy)
 
     @staticmethod
     def _passes(decoded: Sequence[int], guess: Sequence[int]) -> int:

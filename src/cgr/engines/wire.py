@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from cgr.engines.base import Sampling
+from cgr.engines.base import TOP_MEAN, Sampling
 from cgr.errors import DoesNotFit, EngineError
 from cgr.records import Token
 
@@ -102,7 +102,7 @@ class Wire:
 def thinking_body(
     prompt: Sequence[int], count: int, sampling: Sampling, seed: int, slot: int, banned: Sequence[int] = ()
 ) -> dict[str, Any]:
-    logprobs = {"n_probs": 1} if sampling.logprobs else {}
+    logprobs = {"n_probs": TOP_MEAN} if sampling.logprobs else {}
     return logprobs | {
         "prompt": list(prompt),
         "n_predict": count,
@@ -119,10 +119,10 @@ def thinking_body(
     }
 
 
-def probe_body(prompt: Sequence[int], limit: int, slot: int) -> dict[str, Any]:
+def probe_body(prompt: Sequence[int], limit: int, slot: int, top: int = 0) -> dict[str, Any]:
     """Greedy, with raw log-probabilities, and the count of cached tokens with the first token already."""
     body = thinking_body(prompt, limit, Sampling(temperature=0.0), 0, slot)
-    return body | {"n_probs": TOP, "timings_per_token": True}
+    return body | {"n_probs": max(TOP, top), "timings_per_token": True}
 
 
 async def _pieces(response: httpx.Response) -> AsyncIterator[Piece]:
@@ -133,7 +133,7 @@ async def _pieces(response: httpx.Response) -> AsyncIterator[Piece]:
             if event.startswith(b"data: ") and event != b"data: [DONE]":
                 yield _piece(_json(event[6:]), decoder)
             elif event.startswith(b"error: "):
-                raise _failure(_json(event[7:]))
+                raise failure(_json(event[7:]))
 
 
 def _json(data: bytes) -> dict[str, Any]:
@@ -159,14 +159,14 @@ def _strange() -> EngineError:
 
 def _piece(data: dict[str, Any], decoder: codecs.IncrementalDecoder | None = None) -> Piece:
     if "error" in data:
-        raise _failure(data)
+        raise failure(data)
     try:
-        return _read_piece(data, decoder)
+        return read_piece(data, decoder)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _strange() from error
 
 
-def _read_piece(data: dict[str, Any], decoder: codecs.IncrementalDecoder | None) -> Piece:
+def read_piece(data: dict[str, Any], decoder: codecs.IncrementalDecoder | None) -> Piece:
     timings = data.get("timings", {})
     return Piece(
         ids=tuple(map(int, data.get("tokens", ()))),
@@ -189,11 +189,11 @@ def _token(data: dict[str, Any], decoder: codecs.IncrementalDecoder | None) -> T
 def _read(response: httpx.Response) -> dict[str, Any]:
     data = _json(response.content)
     if response.is_error:
-        raise _failure(data)
+        raise failure(data)
     return data
 
 
-def _failure(data: dict[str, Any]) -> EngineError | DoesNotFit:
+def failure(data: dict[str, Any]) -> EngineError | DoesNotFit:
     detail = data.get("error", data)
     message = detail.get("message", detail) if isinstance(detail, dict) else detail
     if "context" in str(message):

@@ -20,31 +20,23 @@ import sys
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 from cgr.errors import CgrError, UsageError
+from cgr.plain import normalised, quantities, quantity
 from cgr.records import AnswerFormat
 
 DEADLINE = 5.0  # seconds of computing for one comparison; a normal one takes milliseconds
 PATIENCE = 60  # times as long by the clock: a verdict must not depend on how busy the machine is
 MEMORY = 4 << 30  # bytes of address space for the worker
-LONGEST = 400  # characters of what is read as a plain number; longer is left to the guarded worker
 HUNG = (1, -getattr(signal, "SIGPROF", -1))  # the exit codes of a worker that a watchdog of its own ended
 FORMATS: tuple[AnswerFormat, ...] = ("integer", "number", "choice", "math")
 logger = logging.getLogger(__name__)
 _INTEGER = re.compile(r"([+-]?)([0-9]+)")
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,3}(?: [0-9]{3})+|[0-9]+)?(?:\.[0-9]*)?")
-_RATIO = re.compile(r"([+-]?)(?:\\frac ?\{([0-9]+)\} ?\{([0-9]+)\}|([0-9]+) ?/ ?([0-9]+))")
-_DECIMAL_COMMA = re.compile(r"([+-]?[0-9]+),([0-9]{1,2}|[0-9]{4,})")
-_DEGREES = re.compile(r"(?:\^ ?\{?\\circ\}?|\\degrees?|°)$")
 _STYLE = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathsf|operatorname)\{([^{}]*)\}")
 _ROMAN_LETTER = re.compile(r"\\mathrm\{([a-zA-Z])\}")
 _CHOICE = re.compile(r"\(?([A-Za-z])(?:[).:](?:\s.*)?)?", re.DOTALL)
-_BOXED = re.compile(r"^\\boxed\{(.*)\}$", re.DOTALL)
-_LEFT_RIGHT = re.compile(r"\\(?:left|right)(?![A-Za-z])")
 _WRITTEN = re.compile(r"\$|\\boxed|\\\(|\\\[|(?:[A-Za-z']{2,} ){3}")
 
 
@@ -82,10 +74,10 @@ def clean_gold(gold: str, format: AnswerFormat) -> str | None:
         return _choice(gold)
     if format == "math":
         return gold.strip() or None
-    quantity = _quantity(gold)
-    if quantity is None or (format == "integer" and not quantity.written.lstrip("-").isdigit()):
+    value = quantity(gold)
+    if value is None or (format == "integer" and not value.written.lstrip("-").isdigit()):
         return None
-    return quantity.written
+    return value.written
 
 
 def _integer(text: str) -> str | None:
@@ -103,78 +95,20 @@ def _choice(text: str) -> str | None:
     return match[1].upper() if match else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Quantity:
-    """A plain number, whether a percent sign follows it, and how it was written without commas and spaces."""
-
-    value: Fraction
-    percent: bool
-    body: str
-
-    @property
-    def written(self) -> str:
-        return (str(self.value) if self.value.denominator == 1 else self.body) + "%" * self.percent
-
-    def equals(self, other: _Quantity) -> bool:
-        """Equal as written, or, where only one of them has a percent sign, as a share: 50% is 50 and 0.5."""
-        return self.value in (other.value, other.value * Fraction(100) ** (self.percent - other.percent))
-
-
-def _quantity(text: str, decimal_comma: bool = False) -> _Quantity | None:
-    """A plain decimal or a ratio of integers; None for anything that needs mathematics to be read."""
-    if len(text) > LONGEST:
-        return None
-    body = _bare(text)
-    percent = body.endswith("%")
-    body = body.removesuffix("%").strip()
-    if decimal_comma and (comma := _DECIMAL_COMMA.fullmatch(body)):
-        body = f"{comma[1]}.{comma[2]}"
-    if match := _RATIO.fullmatch(body):
-        top, bottom = match[2] or match[4], match[3] or match[5]
-        return _Quantity(Fraction(int(match[1] + top), int(bottom)), percent, body) if int(bottom) else None
-    if _DECIMAL.fullmatch(body) and any(char.isdigit() for char in body):
-        body = body.replace(",", "").replace(" ", "")
-        return _Quantity(Fraction(body.rstrip(".")), percent, body)
-    return None
-
-
-def _bare(text: str) -> str:
-    """Without dollar signs, thin spaces, degrees and a final full stop, none of which change a number."""
-    body = text.replace("\\$", "").strip().strip("$").strip()
-    body = body.replace("{,}", ",").replace("\\!", "").replace("\\,", " ").replace("\\ ", " ").replace("\\%", "%")
-    body = body.replace("\u2212", "-").replace("\u00a0", " ").replace("\u202f", " ")
-    body = body.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac")
-    return _DEGREES.sub("", body.rstrip(".").rstrip()).strip()
-
-
-def _quantities(answer: str, gold: str) -> tuple[_Quantity, _Quantity] | None:
-    """Both as plain numbers, if both are. A comma is a decimal one only if the other side has a point: `1,22`, `1.22`."""
-    left, right = _quantity(answer, decimal_comma="." in gold), _quantity(gold, decimal_comma="." in answer)
-    return (left, right) if left and right else None
-
-
 def _same_number(answer: str, gold: str) -> bool:
-    plain = _quantities(answer, gold)
+    plain = quantities(answer, gold)
     return plain[0].equals(plain[1]) if plain else _same_by_math_verify(answer, gold)
 
 
 def _same_math(answer: str, gold: str) -> bool:
-    if _normalised(answer) == _normalised(gold):
+    if normalised(answer) == normalised(gold):
         return True
-    plain = _quantities(answer, gold)
+    plain = quantities(answer, gold)
     if plain and plain[0].equals(plain[1]):
         return True
-    if plain and all(quantity.value.denominator == 1 for quantity in plain):
+    if plain and all(one.value.denominator == 1 for one in plain):
         return False
     return _same_by_math_verify(answer, gold)
-
-
-def _normalised(text: str) -> str:
-    """The same text without what only changes its looks."""
-    body = _BOXED.sub(r"\1", text.strip().strip("$").rstrip("."))
-    body = _LEFT_RIGHT.sub("", body).replace("\\!", "")
-    body = body.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").replace("\\,", " ").replace("\\ ", " ")
-    return re.sub(r"(?<![0-9A-Za-z])\s+|\s+(?![0-9A-Za-z])", "", body)
 
 
 class Judge:

@@ -9,13 +9,14 @@ from typing import Literal
 from cgr.certainty import DEFAULT as AGGREGATE
 from cgr.engines.base import ModelInfo
 from cgr.errors import UsageError
-from cgr.probing import INTEGER_TOKENS, MAX_TOKENS, PREFIX, CloseThink, ProbeSpec
+from cgr.probing import INTEGER_TOKENS, MAX_TOKENS, PREFIX, CloseThink, ProbeSpec, Reads
 from cgr.records import AnswerFormat, Record
 from cgr.settings import INSTRUCTION, Settings
 
 IMPORTED = "imported"
-Where = Literal["interval", "wait", "paragraph", "anywhere"]
-WHERE = ("interval", "wait", "paragraph")
+NATURAL = "fixed-budget"  # the rule of a run that was not forced
+Where = Literal["interval", "wait", "paragraph", "start", "anywhere"]
+WHERE = ("interval", "wait", "paragraph", "start")
 
 
 class OtherConfiguration(UsageError):
@@ -24,16 +25,18 @@ class OtherConfiguration(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Asking(Record):
-    """How answers are asked for. `max_answer_tokens` None: by the question's format, 4 for integers and 32 for others."""
+    """How answers are asked for. `max_answer_tokens` None: by the question's format, 4 for integers and 32 for others.
+    `reads`: the answer, the text beyond it too, or only the next token's entropy."""
 
     prefix: str = PREFIX
     close_think: CloseThink = "never"
     max_answer_tokens: int | None = None
     aggregate: str = AGGREGATE
+    reads: Reads = "answer"
 
     def spec(self, format: AnswerFormat) -> ProbeSpec:
         by_format = INTEGER_TOKENS if format == "integer" else MAX_TOKENS
-        return ProbeSpec(self.prefix, self.max_answer_tokens or by_format, self.aggregate, self.close_think)
+        return ProbeSpec(self.prefix, self.max_answer_tokens or by_format, self.aggregate, self.close_think, self.reads)
 
     @classmethod
     def of(cls, settings: Settings, info: ModelInfo) -> Asking:
@@ -44,7 +47,8 @@ class Asking(Record):
 @dataclass(frozen=True, slots=True)
 class RunConfig(Record):
     """What produced the traces of a run. `interval` is the grid that it is probed on unless said otherwise; `probe` says
-    whether that was done on the way. `written_tokens`: how much a model may write by itself after a natural end."""
+    whether that was done on the way. `written_tokens`: how much a model may write by itself after a natural end. `rule`:
+    what the thinking was done under: to its natural end, or forced on to the budget."""
 
     model: str = IMPORTED
     engine: str = IMPORTED
@@ -59,12 +63,13 @@ class RunConfig(Record):
     written_tokens: int = 0
     logprobs: bool = False
     probe: bool = False
+    rule: str = NATURAL
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeSet(Record):
     """What produced a set of probes: where they were made (every `interval` tokens; before each "Wait" or "Alternatively";
-    after each paragraph; anywhere, if imported), how they asked, and the model that answered."""
+    after each paragraph; at the start, before any thinking; anywhere, if imported), how they asked, and who answered."""
 
     where: Where = "interval"
     interval: int = 0
@@ -74,7 +79,9 @@ class ProbeSet(Record):
 
     @property
     def nickname(self) -> str:
-        return f"every-{self.interval}" if self.where == "interval" else self.where
+        """What it is, shortly: where it asks, and in which way if not the usual one."""
+        place = f"every-{self.interval}" if self.where == "interval" else self.where
+        return place if self.asking.reads == "answer" else f"{place}-{self.asking.reads}"
 
 
 @dataclass(frozen=True, slots=True)

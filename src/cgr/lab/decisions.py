@@ -6,6 +6,7 @@ that is registered, and, where somebody wrote one, a form of the rule over whole
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -21,7 +22,7 @@ from cgr.lab.recording import RecordedTrace
 from cgr.probing import ProbeSpec
 from cgr.reason import Abstention
 from cgr.records import Decision, Probe, Trace
-from cgr.rules import Cgr, FixedBudget, Rule, make_rule
+from cgr.rules import WAIT, Cgr, DeepConf, FixedBudget, Levelled, Rule, make_rule
 
 T = TypeVar("T")
 
@@ -62,6 +63,11 @@ def vectorised(name: str) -> Callable[[Vectorised], Vectorised]:
         return form
 
     return register
+
+
+def over_arrays(rule: Rule) -> bool:
+    """Whether all traces are decided at once, and not one by one."""
+    return rule.name in _vectorised or isinstance(rule, Levelled | DeepConf)
 
 
 def decide(rule: Rule, columns: Columns, traces: Sequence[RecordedTrace] = (), spec: ProbeSpec = ProbeSpec()) -> Decided:
@@ -179,17 +185,23 @@ def at_budget(columns: Columns, budget: int) -> Decided:
     return replace(answered, sure=np.zeros(len(columns), dtype=np.bool_), probe_tokens=nothing, suffix_tokens=nothing)
 
 
-def replayed(rule: Rule, traces: Iterable[RecordedTrace], spec: ProbeSpec = ProbeSpec()) -> Decided:
-    """The loop itself over every trace."""
+def replayed(
+    rule: Rule,
+    traces: Iterable[RecordedTrace],
+    spec: ProbeSpec = ProbeSpec(),
+    answers: Iterable[RecordedTrace] | None = None,
+) -> Decided:
+    """The loop itself over every trace. `answers`: the same traces, probed with the thinking closed, for a rule whose own
+    probes hold no answer; what it costs to ask for one is then part of the rule's probes."""
     checker = Checker()
     rows = []
-    for trace in traces:
-        made = replay(rule, trace, spec)
+    for trace, answered in zip(traces, itertools.repeat(None) if answers is None else answers, strict=False):
+        made = replay(rule, trace, spec, answers=answered.probes if answered else ())
         right = made.answer is not None and checker.right(made.answer, made.closed, trace.gold, trace.format)
-        suffix = sum(len(probe.suffix_ids) for probe in made.probes)
-        sure = made.stop_cause == "certainty"
-        gave_up = made.stop_cause == "gave_up"
-        rows.append((made.thinking_tokens, sure, made.certainty, made.closed, right, made.probe_tokens, suffix, gave_up))
+        sure, gave_up = made.stop_cause == "certainty", made.stop_cause == "gave_up"
+        asked = (*made.probes, made.final) if sure and made.final else made.probes
+        decoded, suffix = sum(probe.decoded for probe in asked), sum(len(probe.suffix_ids) for probe in asked)
+        rows.append((made.thinking_tokens, sure, made.certainty, made.closed, right, decoded, suffix, gave_up))
     at, sures, certainty, closed, rights, tokens, suffixes, given_up = zip(*rows, strict=True)
     return Decided(
         at=np.array(at, dtype=np.int64),
@@ -209,16 +221,32 @@ def replay(
     spec: ProbeSpec = ProbeSpec(),
     abstention: Abstention = Abstention(),
     budget: int | None = None,
+    answers: Sequence[Probe] = (),
 ) -> Decision:
-    """What this rule decides on one recorded trace, by the one loop; `budget` cuts it shorter than it was recorded."""
+    """What this rule decides on one recorded trace, by the one loop; `budget` cuts it shorter than it was recorded. A rule
+    that asks at marks of its own finds them where the trace was probed."""
+    if "token_ids" in rule.needs and trace.thinking_tokens and not trace.ids:
+        raise NotRecorded(
+            f"Question {trace.question_id!r}, seed {trace.seed}: the tokens of the thinking are not at hand.",
+            f"The rule {rule.name!r} reads them: replay whole traces (`Store.recorded(whole=True)`).",
+        )
     ids = trace.ids or (0,) * trace.thinking_tokens
     thought = Trace(trace.question_id, trace.seed, ids, trace.text, trace.ended, trace.budget, trace.eos)
-    engine = ReplayEngine(thought, map(_readable, trace.probes), _readable(trace.final))
-    driver = Driver(engine, ReplaySession(engine), spec, full=True)
+    engine = ReplayEngine(
+        thought,
+        map(readable, trace.probes),
+        readable(trace.final),
+        answers=map(readable, answers),
+        tops=trace.tops,
+        forced=trace.forced,
+        forcing=WAIT,
+    )
+    marks = [probe.at for probe in trace.probes] if rule.place else None
+    driver = Driver(engine, ReplaySession(engine), spec, full=True, marks=marks)
     return _finished(driver.run(rule, budget or trace.budget, abstention)).decision
 
 
-def _readable(probe: Probe) -> Probe:
+def readable(probe: Probe) -> Probe:
     """With its certainty as its one probability, where a recording came with no more than that."""
     return probe if probe.probabilities or not probe.certainty else replace(probe, probabilities=(probe.certainty,))
 

@@ -14,9 +14,9 @@ from cgr.engines.llama import NAME, fingerprint
 from cgr.lab.config import Asking
 from cgr.lab.questions import SOURCES, arithmetic
 from cgr.lab.recipes import Recipe
+from cgr.opening import PREFIXES, find_model, server_addresses
 from cgr.records import AnswerFormat, Record
 from cgr.settings import BUDGET, PROMPT_ROOM
-from cgr.solve import find_model
 
 SIZES = {"aime2025": 30, "aime2024": 30, "amc23": 40, "math500": 500, "gsm8k": 1319, "gpqa": 198}
 MINUTE, HOUR, DAY = 60, 3600, 86_400
@@ -48,6 +48,8 @@ class Forecast(Record):
     seconds: float | None = None
     base_url: str | None = None
     server: str | None = None
+    further_sets: int = 0
+    forced: bool = False
 
 
 def forecast(recipe: Recipe, folder: Path | None = None) -> Forecast:
@@ -67,7 +69,7 @@ def forecast(recipe: Recipe, folder: Path | None = None) -> Forecast:
         traces=traces,
         budget=fitted.budget,
         interval=fitted.interval,
-        requests=traces * (-(-fitted.budget // CHUNK) + each + 1 + bool(recipe.written_tokens)),
+        requests=traces * (_thinking_requests(recipe, fitted.budget) + each + 1 + bool(recipe.written_tokens)),
         thinking_tokens=traces * fitted.budget,
         probes=traces * each,
         probe_tokens=traces * each * longest,
@@ -78,7 +80,46 @@ def forecast(recipe: Recipe, folder: Path | None = None) -> Forecast:
         base_url=recipe.base_url,
         server=recipe.server,
     )
+    plan = _with_forced(_with_further(plan, recipe, longest), recipe, longest)
     return replace(plan, seconds=_seconds(plan, recipe))
+
+
+def _with_further(plan: Forecast, recipe: Recipe, longest: int) -> Forecast:
+    """And the further sets of probes: each goes through every trace once, and asks at its end."""
+    steps = [one.interval or plan.interval for one in recipe.further_probes]
+    probes = plan.traces * sum((plan.budget - 1) // step for step in steps)
+    ends = plan.traces * len(steps)
+    return replace(
+        plan,
+        further_sets=len(steps),
+        requests=plan.requests + probes + ends,
+        probes=plan.probes + probes,
+        probe_tokens=plan.probe_tokens + probes * longest,
+        answer_tokens=plan.answer_tokens + ends * longest,
+        reread_tokens=plan.reread_tokens + ends * plan.budget,
+    )
+
+
+def _with_forced(plan: Forecast, recipe: Recipe, longest: int) -> Forecast:
+    """And the forced run: each trace thinks to the budget and is probed on the way."""
+    traces = plan.traces if recipe.forced else 0
+    probes = traces * ((plan.budget - 1) // plan.interval)
+    return replace(
+        plan,
+        forced=recipe.forced,
+        requests=plan.requests + traces * (_thinking_requests(recipe, plan.budget) + 1) + probes,
+        thinking_tokens=plan.thinking_tokens + traces * plan.budget,
+        probes=plan.probes + probes,
+        probe_tokens=plan.probe_tokens + probes * longest,
+        answer_tokens=plan.answer_tokens + traces * longest,
+    )
+
+
+def _thinking_requests(recipe: Recipe, budget: int) -> int:
+    """One stream a trace on a server; chunks elsewhere."""
+    if recipe.chunk is None and not is_file(recipe) and not is_hub_file(recipe):
+        return 1
+    return -(-budget // (recipe.chunk or CHUNK))
 
 
 def _seconds(plan: Forecast, recipe: Recipe) -> float | None:
@@ -112,10 +153,22 @@ def _counted(recipe: Recipe) -> tuple[int, set[AnswerFormat]]:
 
 def foreseen(recipe: Recipe) -> ModelInfo:
     """What is known of a model without fetching or loading it: all where its file is here, else what the recipe says."""
-    if recipe.base_url or (is_hub_id(recipe.model) and not os.path.exists(recipe.model)):
+    if not is_file(recipe):
         room = (recipe.budget or BUDGET) + PROMPT_ROOM
         return ModelInfo(recipe.model, NAME, room, "", "")
     return described(recipe.model)
+
+
+def is_file(recipe: Recipe) -> bool:
+    """Whether the model is a file here, which can be looked at without loading it."""
+    if server_addresses(recipe.model, recipe.base_urls) or recipe.model.startswith(PREFIXES):
+        return False
+    return not is_hub_id(recipe.model) or os.path.exists(recipe.model)
+
+
+def is_hub_file(recipe: Recipe) -> bool:
+    """Whether the model is a file yet to be fetched."""
+    return not server_addresses(recipe.model, recipe.base_urls) and is_hub_id(recipe.model)
 
 
 def described(model: str) -> ModelInfo:
@@ -142,7 +195,8 @@ def in_lines(plan: Forecast) -> list[str]:
         ("questions", f"{plan.questions:,}", f" of {plan.source}"),
         ("seeds", f"{plan.seeds:,}", ""),
         ("traces", f"{plan.traces:,}", f" of {plan.budget:,} thinking tokens{most}, probed every {plan.interval:,}"),
-        ("requests", f"{plan.requests:,}", f"{most}: one for {CHUNK} thinking tokens, a probe, or an answer"),
+        *_beside(plan),
+        ("requests", f"{plan.requests:,}", f"{most}: one for {_stretch(plan)}, a probe, or an answer"),
         ("thinking tokens", f"{plan.thinking_tokens:,}", most),
         ("probes", f"{plan.probes:,}", most),
         ("probe tokens", f"{plan.probe_tokens:,}", most),
@@ -155,6 +209,21 @@ def in_lines(plan: Forecast) -> list[str]:
     table = [f"{name:<16}{number:>{width}}{rest}" for name, number, rest in rows]
     server = [f"server: {plan.server}"] if plan.server else []
     return [f"{plan.recipe}: {plan.model}, into {plan.run}", *server, *table]
+
+
+def _beside(plan: Forecast) -> list[tuple[str, str, str]]:
+    """What is recorded for ablations, where something is."""
+    rows = [
+        ("further probes", f"{plan.further_sets:,}", " sets on the same traces; all is counted below"),
+        ("forced run", "1", " of as many traces, to the end of the budget; all is counted below"),
+    ]
+    return [row for row, there in zip(rows, (plan.further_sets, plan.forced), strict=True) if there]
+
+
+def _stretch(plan: Forecast) -> str:
+    few = plan.probes + plan.traces * (3 + plan.further_sets + 3 * plan.forced)
+    chunked = plan.requests > few
+    return f"{CHUNK} thinking tokens" if chunked else "a trace's thinking"
 
 
 def _time(plan: Forecast) -> tuple[str, str]:

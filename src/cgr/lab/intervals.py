@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -34,6 +34,13 @@ def of_ratio(above: Floats, below: Floats, *, draws: int = DRAWS, seed: int = 0)
         return None
     ratios = [(counts @ above) / (counts @ below) for counts in _drawn(len(below), draws, seed)]
     return _middle(np.concatenate(ratios))
+
+
+def of_each(units: int, statistics: Callable[[Floats], Floats], *, draws: int = DRAWS, seed: int = 0) -> list[Interval]:
+    """The intervals of several statistics at once, each computed from how often every unit came up: (draws, units) counts
+    go in, (draws, statistics) come out; all of them see the same draws."""
+    values = np.concatenate([statistics(counts) for counts in _drawn(units, draws, seed)])
+    return [_middle(one) for one in np.ascontiguousarray(values.T)]
 
 
 def scaled(interval: Interval | None, factor: float) -> Interval | None:

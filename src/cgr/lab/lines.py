@@ -25,7 +25,7 @@ REQUIRED = (
 )
 OPTIONAL = (
     *("question", "format", "eos", "final_closed", "final_probabilities", "final_details", "written", "text"),
-    *("prompt_ids", "ids", "logprobs", "run", "probe_set"),
+    *("prompt_ids", "ids", "logprobs", "tops", "forced", "run", "probe_set"),
 )
 PROBE = ("at", "answer", "probabilities", "closed")
 DETAILS = ("decoded", "bound", "suffix", "suffix_ids", "entropy", "prefilled", "cached", "seconds", "tokens")
@@ -60,6 +60,8 @@ def to_line(
         "prompt_ids": list(prompt_ids) or None,
         "ids": list(trace.ids) or None,
         "logprobs": list(trace.logprobs) or None,
+        "tops": list(trace.tops) or None,
+        "forced": [list(one) for one in trace.forced] or None,
         "run": _unusual(run) if run else None,
         "probe_set": _unusual(probe_set) if probe_set else None,
     }
@@ -127,6 +129,8 @@ def from_line(value: Any) -> Read:
         text=line.text("text"),
         written=line.text("written"),
         logprobs=line.numbers("logprobs"),
+        tops=line.numbers("tops"),
+        forced=tuple((whole(at, "forced", 0), whole(count, "forced", 1)) for at, count in line.many("forced")),
     )
     form = line.among("format", get_args(AnswerFormat)) if "format" in line else None
     _check(trace, run)
@@ -138,7 +142,7 @@ def _check(trace: RecordedTrace, run: RunConfig | None) -> None:
     n, budget = trace.thinking_tokens, trace.budget
     if n > budget or (trace.ended == "budget" and n != budget):
         raise UsageError(f"thinking_tokens is {n}, ended is {trace.ended!r} and budget is {budget}: that cannot be.")
-    for name in ("ids", "logprobs"):
+    for name in ("ids", "logprobs", "tops"):
         if (count := len(getattr(trace, name))) not in (0, n):
             raise UsageError(f"there are {count} {name} of {n} thinking_tokens.")
     if run and run.budget != budget:

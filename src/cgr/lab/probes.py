@@ -8,33 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import bisect
-import itertools
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from cgr.certainty import check as check_aggregate
-from cgr.drive import Driver
+from cgr.drive import Driver, answer_room
 from cgr.engines.base import Engine, Sampling
 from cgr.errors import NotRecorded, UnknownName, UsageError
 from cgr.lab.config import WHERE, Asking, ProbeSet, RunConfig, Where, same_model
 from cgr.lab.jobs import Jobs
+from cgr.lab.packed import PackedEngine, Packs
 from cgr.lab.progress import Progress
 from cgr.lab.recording import RecordedTrace
 from cgr.lab.retold import RetoldEngine, reads_alike
 from cgr.lab.store import Key, Store, probing_stage
-from cgr.lab.traces import AskEvery, answer_room, prompt_text
-from cgr.probing import CloseThink
+from cgr.lab.traces import AskEvery, prompt_text
+from cgr.places import Place, marks
+from cgr.probing import READS, CloseThink, Reads
 from cgr.reason import Abstention
 from cgr.records import Decision, Question
-from cgr.rules import Rule, Seen
+from cgr.rules import NoThinking, Rule, Seen
 from cgr.rules.base import check_at_least_one
 from cgr.solve import Model
-
-BEFORE = {"wait": re.compile(r"\b(?:Wait|Alternatively)\b")}
-AFTER = {"paragraph": re.compile(r"\n\n+")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,24 +58,31 @@ class Wish:
     max_answer_tokens: int | None = None
     aggregate: str | None = None
     name: str | None = None
+    reads: Reads = "answer"
 
     def __post_init__(self) -> None:
         if self.where not in WHERE:
             raise UnknownName.among("place to probe", self.where, WHERE)
+        if self.reads not in READS:
+            raise UnknownName.among("way of reading a probe", self.reads, READS)
         for what, value in (("interval", self.interval), ("longest answer", self.max_answer_tokens)):
             if value is not None:
                 check_at_least_one(what, value)
         if self.aggregate is not None:
             check_aggregate(self.aggregate)
 
-    def probe_set(self, config: RunConfig, engine: Engine) -> ProbeSet:
-        own = config.asking
-        asking = Asking(
+    def asking(self, own: Asking) -> Asking:
+        """How it asks in a run that asks in a way of its own."""
+        return Asking(
             own.prefix if self.prefix is None else self.prefix,
             self.close_think or own.close_think,
             self.max_answer_tokens or own.max_answer_tokens,
             self.aggregate or own.aggregate,
+            self.reads,
         )
+
+    def probe_set(self, config: RunConfig, engine: Engine) -> ProbeSet:
+        asking = self.asking(config.asking)
         asking.spec("integer")  # refuses what cannot be asked
         interval = (self.interval or config.interval) if self.where == "interval" else 0
         return ProbeSet(self.where, interval, asking, engine.info.name, engine.info.fingerprint)
@@ -102,27 +106,41 @@ class Prober:
         prompt = self.store.prompt_ids(key) if own else ()
         asked = prompt or await self.engine.prompt(prompt_text(self.store.config, question))
         final = trace.final if self._keeps_final(own) else None
-        retold = RetoldEngine(self.engine, trace, final=final, teller=self.teller, on_tokens=self.on_tokens)
+        rule = await self._rule(trace)
+        told = self._packed(trace, rule)
+        retold = RetoldEngine(told, trace, final=final, teller=self.teller, on_tokens=self.on_tokens)
         spec = self.probe_set.asking.spec(trace.format)
         room = trace.thinking_tokens + await answer_room(self.engine, spec)
         session = await retold.open(asked, Sampling(), room=room)
         driver = Driver(retold, session, spec, full=True)
         try:
-            outcome = await driver.run(await self._rule(trace), trace.budget, Abstention())
+            outcome = await driver.run(rule, trace.budget, Abstention())
         finally:
             await session.close()
-        return outcome.decision
+        return _at_the_start(outcome.decision) if self.probe_set.where == "start" else outcome.decision
 
     def _keeps_final(self, own: bool) -> bool:
         """The answer is the generator's, whoever says when; asked for in the same way, it is there already."""
         here = replace(self.probe_set.asking, aggregate=self.store.config.asking.aggregate)
-        return not own or here == self.store.config.asking
+        return not own or here.reads == "entropy" or here == self.store.config.asking
 
-    async def _rule(self, trace: RecordedTrace) -> Rule:
+    def _packed(self, trace: RecordedTrace, rule: AskEvery | AskAt | NoThinking) -> Engine:
+        """The engine, told of all cuts at once where it can make use of that and reads the trace's own tokens."""
+        if not self.engine.capabilities.packed or self.teller is not None or isinstance(rule, NoThinking):
+            return self.engine
+        end = min(trace.thinking_tokens, trace.budget - 1)
+        cuts = range(rule.interval, end + 1, rule.interval) if isinstance(rule, AskEvery) else rule.positions
+        return PackedEngine(cast(Packs, self.engine), trace.ids, [cut for cut in cuts if cut <= end])
+
+    async def _rule(self, trace: RecordedTrace) -> AskEvery | AskAt | NoThinking:
+        if self.probe_set.where == "interval" and trace.forced:
+            return AskAt(positions=forced_cuts(trace, self.probe_set.interval))
         if self.probe_set.where == "interval":
             return AskEvery(interval=self.probe_set.interval)
+        if self.probe_set.where == "start":
+            return NoThinking()
         texts = [await self._text(token) for token in trace.ids]
-        return AskAt(positions=marks(texts, self.probe_set.where))
+        return AskAt(positions=marks(texts, cast(Place, self.probe_set.where)))
 
     async def _text(self, token: int) -> str:
         texts = self.texts if self.texts is not None else {}
@@ -131,19 +149,19 @@ class Prober:
         return texts[token]
 
 
-def marks(texts: Sequence[str], where: Where) -> tuple[int, ...]:
-    """The positions before each "Wait" or "Alternatively", or after each paragraph, in tokens with these texts."""
-    starts = list(itertools.accumulate(map(len, texts), initial=0))[:-1]
-    joined = "".join(texts)
+def forced_cuts(trace: RecordedTrace, interval: int) -> tuple[int, ...]:
+    """Where forced thinking is asked: at each multiple, or right after what was written over it, and at each end."""
+    cuts = set(range(interval, trace.thinking_tokens + 1, interval)) | {at for at, _ in trace.forced}
+    for at, count in trace.forced:
+        inside = cuts & set(range(at + 1, at + count))
+        cuts = cuts - inside | ({at + count} if inside else set())
+    return tuple(sorted(cuts - {0}))
 
-    def token_at(character: int) -> int:
-        return bisect.bisect_right(starts, character) - 1
 
-    if where in BEFORE:
-        found = {token_at(match.start()) for match in BEFORE[where].finditer(joined)}
-    else:
-        found = {token_at(match.end() - 1) + 1 for match in AFTER[where].finditer(joined)}
-    return tuple(sorted(found - {0}))
+def _at_the_start(decision: Decision) -> Decision:
+    """What was answered without thinking is a probe; the answer at the end of the thinking stays what it was."""
+    assert decision.final is not None
+    return replace(decision, probes=(decision.final,), final=None)
 
 
 def probe(
@@ -159,10 +177,26 @@ def probe(
 
     `open_teller` opens the model that thought the traces, by name; it is called if the one that is asked reads otherwise.
     """
+    return probe_each(folder, [wish], model, open_teller=open_teller, sessions=sessions, progress=progress)[0]
 
-    async def work() -> str:
+
+def probe_each(
+    folder: Path,
+    wishes: Sequence[Wish],
+    model: Model,
+    *,
+    open_teller: Callable[[str], Model] | None = None,
+    sessions: int = 1,
+    progress: Progress | None = None,
+) -> list[str]:
+    """The same for several sets, one after the other, on a model that is loaded once."""
+
+    async def work() -> list[str]:
         async with model:
-            return await aprobe(folder, wish, model.engine, open_teller=open_teller, sessions=sessions, progress=progress)
+            return [
+                await aprobe(folder, wish, model.engine, open_teller=open_teller, sessions=sessions, progress=progress)
+                for wish in wishes
+            ]
 
     return asyncio.run(work())
 

@@ -12,14 +12,14 @@ from rich.progress import Progress as Bar
 
 
 class Progress:
-    """Traces, tokens and failures of one call, and the set of probes that it makes, if it does. Shows nothing off a
+    """Traces, tokens and failures of one call, and the sets of probes that it makes, if it does. Shows nothing off a
     terminal, or when told to be quiet."""
 
     def __init__(self, *, quiet: bool = False, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True)
         self.visible = self.console.is_terminal and not quiet
         self.traces = self.failed = self.tokens = self.probes = self.decoded = self.prefilled = 0
-        self.probe_set: str | None = None
+        self.sets: list[str] = []
         self._began: float | None = None
         self._ended: float | None = None
         self._bar: Bar | None = None
@@ -28,7 +28,7 @@ class Progress:
     @contextmanager
     def showing(self, what: str, total: int, done: int) -> Iterator[None]:
         """From here on time is counted; `done` of the `total` were there before."""
-        self._began = time.monotonic()
+        self._began = self._began or time.monotonic()
         try:
             if not self.visible:
                 yield
@@ -51,6 +51,16 @@ class Progress:
     def fail(self) -> None:
         self.failed += 1
         self._show()
+
+    @property
+    def probe_set(self) -> str | None:
+        """The one that is being made."""
+        return self.sets[-1] if self.sets else None
+
+    @probe_set.setter
+    def probe_set(self, name: str) -> None:
+        if name not in self.sets:
+            self.sets.append(name)
 
     @property
     def seconds(self) -> float:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import tomllib
 import typing
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal
 
 from cgr.certainty import DEFAULT as AGGREGATE
 from cgr.errors import UnknownName, UsageError
+from cgr.lab.further import FurtherProbes
 from cgr.lab.questions import load_questions
 from cgr.lab.report.numbers import PENALTIES, THRESHOLDS, check_penalties, check_thresholds
 from cgr.lab.traces import WRITTEN_TOKENS, Plan
@@ -57,9 +58,17 @@ class Recipe:
     aggregate: str = AGGREGATE
     thresholds: tuple[float, ...] = THRESHOLDS
     penalties: tuple[float, ...] = PENALTIES
+    ablations: bool = False
+    further_probes: tuple[FurtherProbes, ...] = ()
+    forced: bool = False
     sessions: int | None = None
     threads: int | None = None
     think_tags: str | None = None
+    tokenizer: str | None = None
+    device: str | None = None
+    dtype: str | None = None
+    chunk: int | None = None
+    dialect: tuple[str, ...] = ()
     tokens_per_second: float | None = None
     prefill_tokens_per_second: float | None = None
 
@@ -69,11 +78,17 @@ class Recipe:
         check_thresholds(self.thresholds)
         check_penalties(self.penalties)
         self.settings()
-        for what in ("seeds", "limit", "sessions", "threads"):
+        for what in ("seeds", "limit", "sessions", "threads", "chunk"):
             _check_count(what, getattr(self, what), least=1)
         _check_count("written_tokens", self.written_tokens, least=0)
+        _check_apart([one.name for one in self.further_probes])
         _check_speed(self.tokens_per_second)
         _check_speed(self.prefill_tokens_per_second)
+
+    @property
+    def base_urls(self) -> tuple[str, ...]:
+        """Each address of `base_url`."""
+        return tuple((self.base_url or "").split())
 
     @property
     def folder(self) -> Path:
@@ -103,6 +118,10 @@ class Recipe:
         questions = self.load_questions()
         return Plan(questions, self.seeds, self.settings(), self.questions, on_the_way, self.logprobs, self.written_tokens)
 
+    def forced_plan(self) -> Plan:
+        """The same questions and seeds, forced on to the budget and probed on the way."""
+        return replace(self.plan(), settings=replace(self.settings(), rule="budget-forcing"), probe=True)
+
     def with_model(self, model: str) -> Recipe:
         """The same experiment on another model, here: what was said of the recipe's own server does not hold for it."""
         return replace(
@@ -113,6 +132,12 @@ class Recipe:
             sessions=None,
             threads=None,
             think_tags=None,
+            tokenizer=None,
+            device=None,
+            dtype=None,
+            chunk=None,
+            dialect=(),
+            further_probes=tuple(one for one in self.further_probes if not one.base_url),
             tokens_per_second=None,
             prefill_tokens_per_second=None,
         )
@@ -121,6 +146,12 @@ class Recipe:
 def _check_count(what: str, value: int | None, *, least: int) -> None:
     if value is not None and value < least:
         raise UsageError(f"{what} cannot be {value}.", f"Set {what} to {least} or more.")
+
+
+def _check_apart(names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"There are two further sets of probes called {name!r}.", "Give each a name of its own.")
 
 
 def _check_speed(value: float | None) -> None:
@@ -138,10 +169,8 @@ def read_recipe(path: Path) -> Recipe:
     if "questions" not in values:
         raise UsageError(f"{path} does not say what to ask.", 'Add a line such as: questions = "aime2025"')
     checked = {key: _read(path, key, hints[key], value) for key, value in values.items()}
-    try:
-        return Recipe(name=path.stem, **checked)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error.message}", error.hint) from error
+    recipe: Recipe = _made(path, Recipe, {"name": path.stem, **checked})
+    return recipe
 
 
 def _hints() -> dict[str, Any]:
@@ -200,6 +229,12 @@ _KINDS: Mapping[Any, _Kind] = {
         lambda value: isinstance(value, list) and all(map(_is_number, value)),
         lambda value: tuple(map(float, value)),
     ),
+    tuple[str, ...]: _Kind(
+        "a list of texts",
+        '["stream=no"]',
+        lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
+        tuple,
+    ),
     dict[str, str]: _Kind(
         "a table of names",
         '{ gold = "answer" }',
@@ -209,9 +244,38 @@ _KINDS: Mapping[Any, _Kind] = {
 }
 
 
+_TABLES = {tuple[FurtherProbes, ...]: FurtherProbes}
+
+
 def _read(path: Path, key: str, hint: Any, value: Any) -> Any:
+    if hint in _TABLES:
+        return _read_tables(path, key, _TABLES[hint], value)
     inner = typing.get_args(hint)[0] if isinstance(hint, UnionType) else hint
     kind = _KINDS.get(inner, _TEXT)  # what is neither is one of a few words
     if not kind.fits(value):
         raise UsageError(f"{path}: {key} must be {kind.words}, not {value!r}.", f"Write it as in: {key} = {kind.example}")
     return kind.take(value)
+
+
+def _read_tables(path: Path, key: str, kind: type[Any], value: Any) -> tuple[Any, ...]:
+    """Each `[[key]]` of the file, its own keys checked as those of the file are."""
+    if not isinstance(value, list) or not all(isinstance(table, dict) for table in value):
+        raise UsageError(f"{path}: {key} must be a list of tables, not {value!r}.", f"Begin each with a line: [[{key}]]")
+    hints = typing.get_type_hints(kind)
+    needed = {one.name for one in fields(kind) if one.default is MISSING}
+    tables = []
+    for table in value:
+        for name in table:
+            if name not in hints:
+                raise UnknownName.among(f"key in a [[{key}]] of {path}", name, hints)
+        for name in needed - table.keys():
+            raise UsageError(f"{path}: a [[{key}]] has no {name}.", f'Add a line such as: {name} = "..."')
+        tables.append(_made(path, kind, {name: _read(path, name, hints[name], one) for name, one in table.items()}))
+    return tuple(tables)
+
+
+def _made(path: Path, kind: type[Any], values: dict[str, Any]) -> Any:
+    try:
+        return kind(**values)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error.message}", error.hint) from error

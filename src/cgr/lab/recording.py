@@ -17,7 +17,8 @@ class RecordedTrace(Record):
 
     `thinking_tokens` is the length, capped at `budget`; `final` is the answer decoded after the thinking ended or at the
     budget (its `at` is `thinking_tokens`). `written` is what the model wrote by itself after a natural end: stored and
-    shown, never scored. `ids` and `text` are empty for traces imported without them.
+    shown, never scored. `ids` and `text` are empty for traces imported without them. `tops`: of each token the mean of the
+    20 highest log-probabilities there. `forced`: where the thinking was kept from ending, and by how many tokens.
     """
 
     question_id: str
@@ -35,6 +36,8 @@ class RecordedTrace(Record):
     text: str = ""
     written: str = ""
     logprobs: tuple[float, ...] = ()
+    tops: tuple[float, ...] = ()
+    forced: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,11 +74,13 @@ class RetoldSession:
     async def prefetch(self, tokens: int, *, ban_end: bool = False) -> None:
         return None
 
-    async def probe(self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = ()) -> Answered:
+    async def probe(
+        self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, back: int = 0, top: int = 0
+    ) -> Answered:
         at_end = self.over or self.at == self.engine.trace.budget
         if at_end and self.engine.final is not None:
             return Answered(recorded=self.engine.final)
-        return await self.session.probe(suffix, limit, done, guess)
+        return await self.session.probe(suffix, limit, done, guess, back=back, top=top)
 
     async def append(self, ids: Sequence[int]) -> None:
         raise NotRecorded("A saved trace cannot be forced to go on.", "Force it when it is generated.")

@@ -16,11 +16,9 @@ T = TypeVar("T", int, float)
 
 _TRACE = "SELECT q.id, t.seed, q.gold, t.tokens, t.ended, t.eos, q.text, q.format, t.final, t.written, t.text"
 _OF_TRACE = " FROM traces t JOIN questions q ON q.number = t.question WHERE t.id = ?"
-SELECT_TRACE = f"{_TRACE}, x'', x''{_OF_TRACE}"
-SELECT_WHOLE_TRACE = f"{_TRACE}, t.ids, t.logprobs{_OF_TRACE}"
 INSERT_TRACE = (
-    "INSERT INTO traces (question, seed, tokens, ended, eos, seconds, final, written, text, prompt_ids, ids, logprobs) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO traces (question, seed, tokens, ended, eos, seconds, final, written, text, prompt_ids, ids, logprobs, "
+    "tops, forced) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _PROBE = (
     "SELECT at, answer, certainty, closed, bound, probabilities, suffix, suffix_ids, entropy, prefilled, cached, decoded, "
@@ -45,6 +43,13 @@ FAILURES = (
 INSERT_PROBE = "INSERT INTO probes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
+def select_trace(whole: bool, version: int) -> str:
+    """One trace by its id. The first schema knew nothing of `tops` and `forced`."""
+    forced, tops = ("'[]'", "x''") if version < 2 else ("t.forced", "t.tops")
+    long = f"t.ids, t.logprobs, {tops}" if whole else "x'', x'', x''"
+    return f"{_TRACE}, {forced}, {long}{_OF_TRACE}"
+
+
 def trace_row(question: int, trace: RecordedTrace, prompt_ids: Sequence[int], seconds: float) -> tuple[Any, ...]:
     return (
         question,
@@ -59,11 +64,13 @@ def trace_row(question: int, trace: RecordedTrace, prompt_ids: Sequence[int], se
         pack_ids(prompt_ids),
         pack_ids(trace.ids),
         pack_floats(trace.logprobs),
+        pack_floats(trace.tops),
+        json.dumps(trace.forced),
     )
 
 
 def trace_of(row: Sequence[Any], budget: int, probes: tuple[Probe, ...], final: str | None, whole: bool) -> RecordedTrace:
-    question, seed, gold, tokens, ended, eos, asked, form, own_final, written, text, ids, logprobs = row
+    question, seed, gold, tokens, ended, eos, asked, form, own_final, written, text, forced, ids, logprobs, tops = row
     return RecordedTrace(
         question_id=question,
         seed=seed,
@@ -80,6 +87,8 @@ def trace_of(row: Sequence[Any], budget: int, probes: tuple[Probe, ...], final: 
         text=text,
         written=written,
         logprobs=unpack_floats(logprobs),
+        tops=unpack_floats(tops),
+        forced=tuple((at, count) for at, count in json.loads(forced)) if forced != "[]" else (),
     )
 
 

@@ -15,7 +15,11 @@ FILE = "run.sqlite"
 LOCK = "run.lock"
 PATIENCE = 5.0  # seconds that one waits for another's transaction
 APPLICATION = 0x63677231  # "cgr1"
-VERSION = 1
+VERSION = 2
+ADDED = (  # to the traces, since version 1
+    "tops BLOB NOT NULL DEFAULT x''",
+    "forced TEXT NOT NULL DEFAULT '[]'",
+)
 TABLES = (
     """CREATE TABLE run (
         config TEXT NOT NULL, version TEXT NOT NULL, created TEXT NOT NULL
@@ -27,7 +31,7 @@ TABLES = (
         id INTEGER PRIMARY KEY, question INTEGER NOT NULL REFERENCES questions(number), seed INTEGER NOT NULL,
         tokens INTEGER NOT NULL, ended TEXT NOT NULL, eos INTEGER NOT NULL, seconds REAL NOT NULL, final TEXT NOT NULL,
         written TEXT NOT NULL, text TEXT NOT NULL, prompt_ids BLOB NOT NULL, ids BLOB NOT NULL, logprobs BLOB NOT NULL,
-        UNIQUE (question, seed)
+        tops BLOB NOT NULL DEFAULT x'', forced TEXT NOT NULL DEFAULT '[]', UNIQUE (question, seed)
     )""",
     """CREATE TABLE probe_sets (
         id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, spec TEXT NOT NULL
@@ -144,12 +148,25 @@ def is_empty(db: sqlite3.Connection) -> bool:
     return not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
 
 
-def check_schema(db: sqlite3.Connection, file: Path) -> None:
+def check_schema(db: sqlite3.Connection, file: Path, *, write: bool = False) -> int:
+    """The version of the file. An older one can be read as it is, and is brought up to date before it is written."""
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
         raise NotARun(f"{file} is a database, but not of a run.", "Give the folder that `cgr generate --out` made.")
-    if version != VERSION:
+    if not 1 <= version <= VERSION:
         raise NotARun(
             f"{file} has schema {version}, and this is for {VERSION}.", "Use the cgr that made it, or make it anew."
         )
+    if write and version < VERSION:
+        _bring_up_to_date(db)
+        return VERSION
+    return int(version)
+
+
+def _bring_up_to_date(db: sqlite3.Connection) -> None:
+    db.execute("BEGIN IMMEDIATE")
+    for column in ADDED:
+        db.execute(f"ALTER TABLE traces ADD COLUMN {column}")
+    db.execute(f"PRAGMA user_version={VERSION}")
+    db.execute("COMMIT")

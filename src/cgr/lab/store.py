@@ -32,9 +32,11 @@ Key = tuple[str, int]
 class Store:
     """Open it with `Store.open` or `Store.create`, and as a context manager."""
 
-    def __init__(self, folder: Path, connection: sqlite3.Connection, lock: sqlite3.Connection | None) -> None:
+    def __init__(
+        self, folder: Path, connection: sqlite3.Connection, lock: sqlite3.Connection | None, version: int = schema.VERSION
+    ) -> None:
         self.folder, self.path = folder, folder / FILE
-        self._db, self._lock = connection, lock
+        self._db, self._lock, self._version = connection, lock, version
         self.config = RunConfig.from_json(self._one("SELECT config FROM run"))
 
     @classmethod
@@ -69,8 +71,8 @@ class Store:
             undo.callback(db.close)
             if config is not None and schema.is_empty(db):
                 schema.write_schema(db, config.to_json(), __version__)
-            schema.check_schema(db, folder / FILE)
-            store = cls(folder, db, lock)
+            version = schema.check_schema(db, folder / FILE, write=write)
+            store = cls(folder, db, lock, version)
             undo.pop_all()
         return store
 
@@ -234,11 +236,8 @@ class Store:
         self._db.execute("DELETE FROM failures WHERE question = ? AND seed = ? AND stage = ?", where)
 
     def _recorded(self, trace: int, probing: int | None, whole: bool) -> RecordedTrace:
-        select_trace, select_probes = (
-            (rows.SELECT_WHOLE_TRACE, rows.SELECT_WHOLE_PROBES) if whole else (rows.SELECT_TRACE, rows.SELECT_PROBES)
-        )
-        (row,) = self._all(select_trace, trace)
-        probes = self._all(select_probes, probing) if probing else []
+        (row,) = self._all(rows.select_trace(whole, self._version), trace)
+        probes = self._all(rows.SELECT_WHOLE_PROBES if whole else rows.SELECT_PROBES, probing) if probing else []
         final = self._one("SELECT final FROM probings WHERE id = ?", probing) if probing else None
         return rows.trace_of(row, self.config.budget, tuple(map(rows.probe_of, probes)), final, whole)
 
@@ -274,9 +273,10 @@ class Store:
 
 
 def _new_name(probe_set: ProbeSet, taken: Iterable[str]) -> str:
-    """`default` for the first set of a run, then what it is: `every-64`, `wait`, and numbers where those are taken."""
+    """`default` for the first set of a run that asks for answers on a grid, else what it is: `every-64`, `wait`, and
+    numbers where those are taken."""
     names = set(taken)
-    if not names:
+    if not names and probe_set.where in ("interval", "anywhere") and probe_set.asking.reads == "answer":
         return DEFAULT
     first = probe_set.nickname
     return next(name for n in itertools.count(1) if (name := first if n == 1 else f"{first}-{n}") not in names)

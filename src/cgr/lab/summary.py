@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cgr.lab.config import in_words
 from cgr.lab.progress import Progress
 from cgr.lab.store import GENERATE, Key, Store, probing_stage
 from cgr.records import Record
@@ -26,7 +27,8 @@ class Failed(Record):
 
 @dataclass(frozen=True, slots=True)
 class Summary(Record):
-    """`traces` of the `wanted` ones are in the run (or probed in the set); `new`, tokens and seconds are of this call."""
+    """`traces` of the `wanted` ones are in the run (or probed, in every set that was to be made); `new`, tokens and seconds
+    are of this call, over all sets. `probe_set` is the one set that was made, or the last of them."""
 
     run: str
     wanted: int
@@ -43,18 +45,19 @@ class Summary(Record):
     at_budget: int
     probe_set: str | None = None
     probe_sets: tuple[str, ...] = ()
+    made_sets: tuple[str, ...] = ()
     interrupted: bool = False
     failures: tuple[Failed, ...] = ()
 
 
 def summarise(folder: Path, wanted: Collection[Key] | None, progress: Progress, *, interrupted: bool = False) -> Summary:
     """What is there of the wanted traces (None: all of the run), and what this call did. Of a call that probed, it is the
-    set of probes that is told of."""
-    probe_set = progress.probe_set
+    sets of probes that are told of."""
     with Store.open(folder) as store:
         asked = frozenset(store.made() if wanted is None else wanted)
-        there = asked & frozenset(store.made() if probe_set is None else store.probed(probe_set))
-        failures = store.failures(GENERATE if probe_set is None else probing_stage(probe_set))
+        there = asked.intersection(*map(store.probed, progress.sets)) if progress.sets else asked & frozenset(store.made())
+        stages = [probing_stage(name) for name in progress.sets] or [GENERATE]
+        failures = [failure for stage in stages for failure in store.failures(stage)]
         natural, spent = store.endings()
         sets = tuple(store.probe_sets())
     failed = tuple(
@@ -74,8 +77,9 @@ def summarise(folder: Path, wanted: Collection[Key] | None, progress: Progress, 
         tokens_per_second=round(progress.tokens_per_second, 1),
         ended_by_themselves=natural,
         at_budget=spent,
-        probe_set=probe_set,
+        probe_set=progress.probe_set,
         probe_sets=sets,
+        made_sets=tuple(progress.sets),
         interrupted=interrupted,
         failures=failed,
     )
@@ -86,7 +90,8 @@ def said(summary: Summary) -> list[str]:
     if summary.interrupted:
         rest = f"{summary.traces} of {summary.wanted} traces are {_where(summary)}."
         return [f"Interrupted: {rest} The same command goes on from here."]
-    lines = [f"{summary.traces} of {summary.wanted} traces are {_where(summary)}, {summary.new} of them new."]
+    new = f"{summary.new} of them new" if len(summary.made_sets) < 2 else f"{summary.new} of these probings new"
+    lines = [f"{summary.traces} of {summary.wanted} traces are {_where(summary)}, {new}."]
     if summary.probe_set is None:
         lines.append(f"{summary.ended_by_themselves} ended by themselves, {summary.at_budget} at the budget.")
     if summary.new:
@@ -97,7 +102,10 @@ def said(summary: Summary) -> list[str]:
 
 
 def _where(summary: Summary) -> str:
-    return f"in {summary.run}" if summary.probe_set is None else f"probed in the set {summary.probe_set!r} of {summary.run}"
+    if not summary.made_sets:
+        return f"in {summary.run}"
+    named = in_words([repr(name) for name in summary.made_sets])
+    return f"probed in the {'set' if len(summary.made_sets) == 1 else 'sets'} {named} of {summary.run}"
 
 
 def _cost(summary: Summary) -> str:

@@ -8,27 +8,28 @@ the same as live.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, cast
 
-from cgr.drive import Driver
-from cgr.engines.base import Answered, Done, Engine, OnText, Sampling, Session, Stretch
+from cgr.drive import Driver, answer_room
+from cgr.engines.base import Answered, Done, Engine, OnText, Sampling, Session, Stretch, keyed_seed
 from cgr.errors import MissingCapability, UsageError
-from cgr.lab.config import Asking, ProbeSet, RunConfig
+from cgr.lab.config import NATURAL, Asking, ProbeSet, RunConfig
 from cgr.lab.jobs import Jobs
 from cgr.lab.progress import Progress
 from cgr.lab.recording import RecordedTrace
 from cgr.lab.store import DEFAULT, GENERATE, Key, Store
-from cgr.probing import ProbeSpec
 from cgr.reason import Abstention
 from cgr.records import Decision, Ended, Question
-from cgr.rules import FixedBudget, Rule, Seen, next_multiple
+from cgr.rules import Action, BudgetForcing, FixedBudget, KeepThinking, Rule, Seen, next_multiple
 from cgr.settings import Settings
 from cgr.solve import Model
 
+FORCING = ("budget-forcing", "cgr-forced")
 WRITTEN_TOKENS = 1024
 STRETCH = 256  # tokens after which a long stretch of thinking is heard of
 
@@ -45,9 +46,22 @@ class AskEvery(Rule):
         return next_multiple(seen.at, self.interval)
 
 
+@dataclass(frozen=True, kw_only=True)
+class AskEveryForced(AskEvery):
+    """The same, forced on to the budget, and asked wherever it wanted to end: from this both ways of forcing are replayed,
+    `cgr-forced` at any threshold, since they do not differ until one of them stops."""
+
+    name: ClassVar[str] = "ask-every-forced"
+    probes_at_end: ClassVar[bool] = True
+
+    def on_end(self, seen: Seen) -> Action:
+        return KeepThinking()
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be made. Of the settings, those that a trace or its answer depends on are used."""
+    """What is to be made. Of the settings, those that a trace or its answer depends on are used. A rule that forces the
+    thinking on makes other traces; any other is replayed on natural ones."""
 
     questions: tuple[Question, ...]
     seeds: int
@@ -90,6 +104,7 @@ class Plan:
             written_tokens=self.written_tokens,
             logprobs=self.logprobs,
             probe=self.probe,
+            rule=self.settings.rule if self.settings.rule in FORCING else NATURAL,
         )
 
 
@@ -121,7 +136,7 @@ async def agenerate(
     questions = {question.id: question for question in plan.questions}
     with Store.create(folder, config) as store:
         store.add_questions(plan.questions)
-        probe_set = store.add_probe_set(_probe_set(config), DEFAULT) if plan.probe else None
+        probe_set = store.add_probe_set(_probe_set(config, engine), DEFAULT) if plan.probe else None
         made = set(store.made())
         missing = [key for key in plan.wanted() if key not in made]
 
@@ -137,8 +152,10 @@ async def agenerate(
             await Jobs(store, GENERATE, progress, sessions).run(missing, make, keep)
 
 
-def _probe_set(config: RunConfig) -> ProbeSet:
-    return ProbeSet("interval", config.interval, config.asking, config.model, config.fingerprint)
+def _probe_set(config: RunConfig, engine: Engine) -> ProbeSet:
+    """Asked of the model that thinks, or of the second one that it was paired with."""
+    asked = getattr(engine, "prober", engine).info
+    return ProbeSet("interval", config.interval, config.asking, asked.name, asked.fingerprint)
 
 
 def _count(progress: Progress, trace: RecordedTrace) -> None:
@@ -153,28 +170,38 @@ async def think_through(
     """One question under one seed, to the end of its thinking or of the budget, and answered there."""
     began = time.monotonic()
     spec = config.asking.spec(question.format)
-    prompt = await engine.prompt(prompt_text(config, question))
-    sampling = Sampling(config.temperature, config.top_p, seed, config.logprobs)
+    text = prompt_text(config, question)
+    prompt = await engine.prompt(text)
+    chance = keyed_seed(seed, text)
+    sampling = Sampling(config.temperature, config.top_p, chance, config.logprobs, config.budget)
     session = await engine.open(prompt, sampling, room=config.budget + await answer_room(engine, spec))
-    kept = KeptSession(session, on_tokens)
+    kept = KeptSession(session, on_tokens, logprobs=config.logprobs)
     try:
-        rule: Rule = AskEvery(interval=config.interval) if config.probe else FixedBudget()
-        outcome = await Driver(engine, kept, spec, full=True).run(rule, config.budget, Abstention())
+        outcome = await Driver(engine, kept, spec, full=True).run(_recording_rule(config), config.budget, Abstention())
         written = await _written(session, outcome.decision, config.written_tokens)
     finally:
         await session.close()
     trace = recorded(question, seed, config.budget, outcome.decision)
-    trace = replace(trace, ids=outcome.ids, text=outcome.thinking, written=written, logprobs=tuple(kept.logprobs))
+    trace = replace(
+        trace,
+        ids=outcome.ids,
+        text=outcome.thinking,
+        written=written,
+        logprobs=tuple(kept.logprobs),
+        tops=tuple(kept.tops),
+        forced=tuple(kept.forced),
+    )
     return Thought(trace, prompt, time.monotonic() - began)
+
+
+def _recording_rule(config: RunConfig) -> Rule:
+    if config.rule in FORCING:
+        return AskEveryForced(interval=config.interval) if config.probe else BudgetForcing()
+    return AskEvery(interval=config.interval) if config.probe else FixedBudget()
 
 
 def prompt_text(config: RunConfig, question: Question) -> str:
     return Settings(instruction=config.instruction).prompt(question.text)
-
-
-async def answer_room(engine: Engine, spec: ProbeSpec) -> int:
-    """Tokens that an answer may take after the thinking, the end tag included."""
-    return len(await engine.encode(engine.info.close_tag + spec.prefix)) + spec.max_answer_tokens
 
 
 async def _written(session: Session, decision: Decision, limit: int) -> str:
@@ -206,9 +233,13 @@ class KeptSession:
     """A session that stays open when its driver is done, and keeps what the driver does not: log-probabilities of the
     thinking. Long stretches are thought piece by piece, so that they can be heard of."""
 
-    def __init__(self, session: Session, on_tokens: Callable[[int], None]) -> None:
-        self.session, self.on_tokens = session, on_tokens
+    def __init__(self, session: Session, on_tokens: Callable[[int], None], *, logprobs: bool = False) -> None:
+        self.session, self.on_tokens, self.keeps_logprobs = session, on_tokens, logprobs
+        self.reader = getattr(session, "reader", None)
         self.logprobs: list[float] = []
+        self.tops: list[float] = []
+        self.forced: list[tuple[int, int]] = []
+        self.at = 0
         self.wasted = 0
 
     async def think(self, tokens: int, *, ban_end: bool = False, on_text: OnText | None = None) -> Stretch:
@@ -217,18 +248,28 @@ class KeptSession:
             piece = await self.session.think(min(STRETCH, tokens - len(ids)), ban_end=ban_end, on_text=on_text)
             ids += piece.ids
             self.logprobs += piece.logprobs
+            self.tops += piece.tops
             self.on_tokens(len(piece.ids))
             if piece.ended or len(ids) >= tokens:
-                return replace(piece, ids=tuple(ids), logprobs=())
+                self.at += len(ids)
+                return replace(piece, ids=tuple(ids), logprobs=(), tops=())
 
     async def prefetch(self, tokens: int, *, ban_end: bool = False) -> None:
         await self.session.prefetch(tokens, ban_end=ban_end)
 
-    async def probe(self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = ()) -> Answered:
-        return await self.session.probe(suffix, limit, done, guess)
+    async def probe(
+        self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, back: int = 0, top: int = 0
+    ) -> Answered:
+        return await self.session.probe(suffix, limit, done, guess, back=back, top=top)
 
     async def append(self, ids: Sequence[int]) -> None:
+        """What is written into the thinking was not sampled, and has no log-probability."""
         await self.session.append(ids)
+        self.forced.append((self.at, len(ids)))
+        self.at += len(ids)
+        if self.keeps_logprobs:
+            self.logprobs += [math.nan] * len(ids)
+            self.tops += [math.nan] * len(ids)
 
     async def write(self, limit: int) -> str:
         return await self.session.write(limit)

@@ -19,6 +19,7 @@ _FACTORS = (2, 3, 4, 6, 7, 8, 9)  # five would send every start to the same few 
 MAP = (1, 2, 3, 4, 5, 45)  # applications at each level
 _PRODUCT = (1, 1, 2, 2, 3, 24)  # factors at each level: a line of this family is twice as long as of the others
 GCD = (2, 4, 5, 6, 7, 8)  # lines at each level, or one more
+_PATIENCE = 1000  # draws after which a kind of problem counts as used up: some have a few dozen held-out texts
 _HARD = 2  # from this level on, digits are 6 to 9 where they can be: more and larger carries
 
 
@@ -44,17 +45,22 @@ def is_held_out(text: str) -> bool:
 
 
 def unseen(seed: int = 0, families: tuple[str, ...] = FAMILIES, levels: tuple[int, ...] = LEVELS) -> Iterator[Problem]:
-    """An endless, seeded run of distinct held-out problems, families and levels in turn."""
+    """A seeded run of distinct held-out problems, families and levels in turn; a kind that is used up is left out."""
     rng = random.Random(f"unseen:{seed}")
     kinds = [(family, level) for level in levels for family in families]
     seen: set[str] = set()
-    while True:
-        for family, level in kinds:
-            problem = make(family, level, rng)
-            while problem.text in seen or not is_held_out(problem.text):
-                problem = make(family, level, rng)
-            seen.add(problem.text)
-            yield problem
+    while kinds:
+        for kind in tuple(kinds):
+            if problem := _fresh(*kind, rng, seen):
+                seen.add(problem.text)
+                yield problem
+            else:
+                kinds.remove(kind)
+
+
+def _fresh(family: str, level: int, rng: random.Random, seen: set[str]) -> Problem | None:
+    drawn = (make(family, level, rng) for _ in range(_PATIENCE))
+    return next((problem for problem in drawn if problem.text not in seen and is_held_out(problem.text)), None)
 
 
 def _map(level: int, rng: random.Random) -> Problem:

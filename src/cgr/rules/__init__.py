@@ -1,5 +1,7 @@
 """Stopping rules, one small file each. Add your own with `@rule("name")`, or by an entry point in group `cgr.rules`."""
 
+from cgr.rules.adaptive import Adaptive
+from cgr.rules.answer_consistency import AnswerConsistency
 from cgr.rules.base import (
     GIVE_UP,
     GO_ON,
@@ -15,13 +17,26 @@ from cgr.rules.base import (
     known_rules,
     make_rule,
     next_multiple,
+    read_parameters,
     rule,
 )
 from cgr.rules.budget_forcing import BudgetForcing
+from cgr.rules.calibrated import Calibrated
 from cgr.rules.cgr import Cgr
 from cgr.rules.cgr_forced import CgrForced
+from cgr.rules.conformal import Conformal
+from cgr.rules.deepconf import DeepConf
+from cgr.rules.deer import Deer
+from cgr.rules.dynasor import Dynasor
+from cgr.rules.eat import Eat
 from cgr.rules.fixed_budget import FixedBudget
+from cgr.rules.give_up import GiveUpEarly
+from cgr.rules.levels import Levelled
+from cgr.rules.loop_breaker import LoopBreaker
 from cgr.rules.no_thinking import NoThinking
+from cgr.rules.puma_verify import PumaVerify
+from cgr.rules.smoothed import Smoothed
+from cgr.rules.sure_twice import SureTwice
 
 __all__ = [
     "GIVE_UP",
@@ -29,19 +44,34 @@ __all__ = [
     "STOP",
     "WAIT",
     "Action",
+    "Adaptive",
+    "AnswerConsistency",
     "BudgetForcing",
+    "Calibrated",
     "Cgr",
     "CgrForced",
+    "Conformal",
+    "DeepConf",
+    "Deer",
+    "Dynasor",
+    "Eat",
     "FixedBudget",
     "GiveUp",
+    "GiveUpEarly",
     "GoOn",
     "KeepThinking",
+    "Levelled",
+    "LoopBreaker",
     "NoThinking",
+    "PumaVerify",
     "Rule",
     "Seen",
+    "Smoothed",
     "Stop",
+    "SureTwice",
     "known_rules",
     "make_rule",
     "next_multiple",
+    "read_parameters",
     "rule",
 ]

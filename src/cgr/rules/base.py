@@ -6,12 +6,15 @@ in `Seen`, so that the same rule decides live and over a recording, and decides 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import typing
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from importlib.metadata import entry_points
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from cgr.errors import UnknownName, UsageError
+from cgr.places import Place
+from cgr.probing import Asks
 from cgr.records import Probe
 
 ENTRY_POINTS = "cgr.rules"
@@ -23,11 +26,14 @@ Forcing = Literal["replace", "ban"]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """All that a rule may look at."""
+    """All that a rule may look at. `tops`: for each thinking token the mean of the 20 highest log-probabilities there, if
+    the rule looks at them. `ids`: the thinking itself, if the rule needs `token_ids`; -1 for what was written into it."""
 
     at: int
     probes: tuple[Probe, ...] = ()
     forced: int = 0
+    tops: tuple[float, ...] = ()
+    ids: tuple[int, ...] = ()
 
     @property
     def last(self) -> Probe:
@@ -41,7 +47,7 @@ class GoOn:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Stop here: the last probe's answer is the answer."""
+    """Stop here: the last probe's answer is the answer; a rule whose probes hold none has it asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,10 @@ class Rule:
     `needs` names what an engine must give or a recording must hold. `probes_at_end` asks for a probe when the model wants
     to end its thinking. `bans_end` forbids the end tag while thinking. `thinks` is False for a rule that never thinks.
     `main` names the parameter that trades tokens for accuracy, and `grid` its values for a comparison, cautious ones last.
+
+    `place`: ask at these marks in the thinking, from the position on that `next_probe` names. `answers` is False if a probe
+    holds no answer: after a stop, the answer is asked for with the thinking closed. `looks`: look at the thinking itself
+    every so many tokens (`on_thought`); 0: never.
     """
 
     name: ClassVar[str]
@@ -75,6 +85,14 @@ class Rule:
     thinks: ClassVar[bool] = True
     main: ClassVar[str | None] = None
     grid: ClassVar[tuple[float, ...]] = ()
+    place: ClassVar[Place | None] = None
+    answers: ClassVar[bool] = True
+    looks: ClassVar[int] = 0
+
+    @property
+    def asks(self) -> Asks:
+        """How it asks, where it has a way of its own."""
+        return Asks()
 
     @property
     def bans_end(self) -> bool:
@@ -87,7 +105,11 @@ class Rule:
 
     def next_probe(self, seen: Seen) -> int | None:
         """The next position after `seen.at` where a probe is wanted."""
-        return None
+        return None if self.place is None else seen.at + 1
+
+    def on_thought(self, seen: Seen) -> Action:
+        """What to do after `looks` more tokens of thinking."""
+        return GO_ON
 
     def on_probe(self, seen: Seen) -> Action:
         """What to do after the probe that is last in `seen`."""
@@ -96,6 +118,13 @@ class Rule:
     def on_end(self, seen: Seen) -> Action:
         """What to do when the model wants to end its thinking."""
         return GO_ON
+
+    def check(self) -> None:
+        """Refuse to begin without what it has to be told."""
+
+    def within(self, budget: int) -> Self:
+        """This rule under this budget: what it left open, as lengths of windows, is decided."""
+        return self
 
     @classmethod
     def summary(cls) -> str:
@@ -147,6 +176,38 @@ def make_rule(name: str, **parameters: Any) -> Rule:
         if key not in cls.parameters():
             raise UnknownName.among(f"parameter of {name}", key, cls.parameters())
     return cls(**given)
+
+
+def read_parameters(name: str, given: Iterable[str]) -> dict[str, Any]:
+    """Parameters of a rule as a person writes them: `agree=5`."""
+    rules = known_rules()
+    if name not in rules:
+        raise UnknownName.among("rule", name, rules)
+    known, hints, found = rules[name].parameters(), typing.get_type_hints(rules[name]), {}
+    for one in given:
+        key, equals, text = one.partition("=")
+        if not (key and equals):
+            raise UsageError(f"{one!r} sets nothing.", "Write it as in --set agree=5.")
+        if key not in known:
+            raise UnknownName.among(f"parameter of {name}", key, known)
+        found[key] = _read(f"{key} of {name}", hints[key], text.strip())
+    return found
+
+
+def _read(what: str, hint: Any, text: str) -> Any:
+    """A number for a parameter that is one, alone or beside None; several, with commas, for one that is several; else the
+    text."""
+    origin, kinds = typing.get_origin(hint), typing.get_args(hint) or (hint,)
+    number = _truth if bool in kinds else float if float in kinds else int if int in kinds else str
+    try:
+        return tuple(map(number, text.split(","))) if origin is tuple else number(text)
+    except ValueError as error:
+        kind = "number" if number is float else "whole number" if number is int else "yes or no"
+        raise UsageError(f"The {what} is a {kind}, not {text!r}.", "Write it as in --set agree=5.") from error
+
+
+def _truth(text: str) -> bool:
+    return ("no", "yes").index({"false": "no", "true": "yes"}.get(text.lower(), text.lower())) == 1
 
 
 def next_multiple(at: int, interval: int) -> int:

@@ -5,36 +5,38 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from cgr.errors import UsageError
+from cgr.errors import NotRecorded, UsageError
 from cgr.lab import decisions
 from cgr.lab.columns import Columns
+from cgr.lab.comparison.rows import Compared
 from cgr.lab.decisions import Decide
-from cgr.lab.exchange import import_run
 from cgr.lab.recording import RecordedTrace, RunInfo
-from cgr.lab.report import figures, numbers, tables
+from cgr.lab.report import compared, comparing, figures, numbers, tables
 from cgr.lab.report.rows import SCHEMA, Report
+from cgr.lab.report.runs import beside, folder_of, told_apart
 from cgr.lab.report.table import write_table
 from cgr.lab.store import DEFAULT, Store
 from cgr.probing import ProbeSpec
 
 FOLDER, JSON = "report", "report.json"
-FILES = (".jsonl", ".parquet")
 STEPS = 32  # of a budget, where the probes lie on no grid
+REPLAYS = 1500  # traces that a rule without a form over arrays may take of a report's time
 
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """A run in memory: its traces without token ids, its columns, and how its probes were read."""
+    """A run in memory: its traces without token ids, its columns, and how its probes were read; every rule on it, or why
+    rules cannot be compared on it."""
 
     info: RunInfo
     traces: tuple[RecordedTrace, ...]
     columns: Columns
     spec: ProbeSpec
+    compared: Compared | None = None
+    why_not_compared: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +62,14 @@ def write_report(
 ) -> WrittenReport:
     """Read these runs (folders, or files of traces), and write everything about them into one folder."""
     levels, costs = numbers.check_thresholds(thresholds), numbers.check_penalties(penalties)
-    loaded = _named_apart([load(run, probe_set) for run in runs])
+    loaded = _named_apart([_compared(load(run, probe_set), run, costs) for run in runs])
     folder = Path(out) if out else default_folder([Path(run) for run in runs])
     deciders = [decisions.deciding(run.columns, rule, run.traces, run.spec) for run in loaded]
     reports = tuple(
         numbers.report(run.columns, levels, costs, rule=rule, decide=decide)
         for run, decide in zip(loaded, deciders, strict=True)
     )
-    _write_numbers(reports, folder)
+    _write_numbers(loaded, reports, folder)
     _write_pictures(loaded, reports, deciders, folder)
     page = _write_page(loaded, reports, folder, levels, costs) if rule == "cgr" else None
     return WrittenReport(folder, page, reports)
@@ -75,17 +77,8 @@ def write_report(
 
 def load(run: str | Path, probe_set: str | None = None) -> Loaded:
     """A run's folder, or a file of traces as `cgr export` writes it."""
-    path = Path(run)
-    if path.is_file() and path.suffix in FILES:
-        with TemporaryDirectory() as scratch:
-            folder = Path(scratch) / path.stem
-            import_run(path, folder)
-            return _load(folder, probe_set)
-    if not path.exists():
-        raise UsageError(
-            f"There is no run {str(path)!r}.", "Give the folder that `cgr generate --out` or `cgr import` made."
-        )
-    return _load(path, probe_set)
+    with folder_of(run) as folder:
+        return _load(folder, probe_set)
 
 
 def _load(folder: Path, wanted: str | None) -> Loaded:
@@ -100,26 +93,30 @@ def _load(folder: Path, wanted: str | None) -> Loaded:
     return Loaded(info, traces, Columns.of(traces, info), ProbeSpec(aggregate=asking.aggregate))
 
 
+def _compared(loaded: Loaded, run: str | Path, penalties: Sequence[float]) -> Loaded:
+    """With every rule on it, by the probes that were recorded for each."""
+    try:
+        return replace(loaded, compared=comparing.compare_run(run, None, penalties, patience=REPLAYS))
+    except (UsageError, NotRecorded) as error:
+        return replace(loaded, why_not_compared=error.message)
+
+
 def _named_apart(runs: list[Loaded]) -> list[Loaded]:
-    """Runs of one name in different folders get numbers: each has a place of its own in the report."""
-    names: set[str] = set()
-    apart = []
-    for run in runs:
-        name = next(name for n in count(1) if (name := run.info.name if n == 1 else f"{run.info.name}-{n}") not in names)
-        names.add(name)
-        info = replace(run.info, name=name)
-        apart.append(replace(run, info=info, columns=replace(run.columns, info=info)))
-    return apart
+    names = told_apart([run.info.name for run in runs])
+    return [_named(run, name) for run, name in zip(runs, names, strict=True)]
+
+
+def _named(run: Loaded, name: str) -> Loaded:
+    info = replace(run.info, name=name)
+    compared = replace(run.compared, run=replace(run.compared.run, name=name)) if run.compared else None
+    return replace(run, info=info, columns=replace(run.columns, info=info), compared=compared)
 
 
 def default_folder(runs: Sequence[Path]) -> Path:
     """Inside a run; beside a file; for several, beside the first."""
     if not runs:
         raise UsageError("There is no run to report.", "Give one: cgr report runs/NAME.")
-    first = runs[0]
-    if len(runs) > 1:
-        return first.parent / FOLDER
-    return first / FOLDER if first.is_dir() else first.with_name(f"{first.stem}-{FOLDER}")
+    return beside(runs, FOLDER)
 
 
 def as_json(reports: Sequence[Report]) -> dict[str, Any]:
@@ -129,19 +126,26 @@ def as_json(reports: Sequence[Report]) -> dict[str, Any]:
     return {"schema": SCHEMA, "runs": [report.to_dict() for report in reports]}
 
 
-def _write_numbers(reports: Sequence[Report], folder: Path) -> None:
+def _write_numbers(loaded: Sequence[Loaded], reports: Sequence[Report], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(as_json(reports), indent=1, ensure_ascii=False, allow_nan=False)
     (folder / JSON).write_text(text + "\n", encoding="utf-8")
-    for report in reports:
-        tables.write(report, _place(folder / "tables", report, reports))
+    for run, report in zip(loaded, reports, strict=True):
+        place = _place(folder / "tables", report, reports)
+        tables.write(report, place)
+        if run.compared:
+            compared.write(run.compared, place)
+    if found := [run.compared for run in loaded if run.compared]:
+        comparing.write_json(found, folder)
     if len(reports) > 1:
         write_table(tables.models(reports), folder / "tables")
 
 
 def _write_pictures(loaded: Sequence[Loaded], reports: Sequence[Report], deciders: Sequence[Decide], folder: Path) -> None:
     for run, report, decide in zip(loaded, reports, deciders, strict=True):
-        figures.write(run.columns, report, _place(folder / "figures", report, reports), decide=decide)
+        place = _place(folder / "figures", report, reports)
+        frontier = comparing.draw(run.compared, place, run.why_not_compared)
+        figures.write(run.columns, report, place, decide=decide, more=[frontier])
     if len(reports) > 1:
         figures.write_models(reports, folder / "figures")
 
@@ -161,7 +165,8 @@ def _write_page(
     from cgr.lab.report import page
 
     runs = [(run.info, run.traces, report.to_dict()) for run, report in zip(loaded, reports, strict=True)]
-    return Path(page.write(folder, runs, thresholds, penalties))
+    comparisons = [page.comparison(run.compared, run.why_not_compared) for run in loaded]
+    return Path(page.write(folder, runs, thresholds, penalties, comparisons))
 
 
 __all__ = ["Loaded", "WrittenReport", "as_json", "default_folder", "load", "write_report"]

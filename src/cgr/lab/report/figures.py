@@ -117,10 +117,12 @@ class Drawn:
     why_not: str = ""
 
 
-def write(columns: Columns, report: Report, folder: Path, *, decide: Decide | None = None) -> tuple[Drawn, ...]:
-    """Every figure of one run, and a list of them with captions."""
+def write(
+    columns: Columns, report: Report, folder: Path, *, decide: Decide | None = None, more: Sequence[Drawn] = ()
+) -> tuple[Drawn, ...]:
+    """Every figure of one run, and a list of them with captions; `more` are there already."""
     scene = View(columns, report, decide or decisions.deciding(columns, report.rule))
-    drawn = tuple(_draw(plot, scene, folder) for plot in PLOTS)
+    drawn = (*(_draw(plot, scene, folder) for plot in PLOTS), *more)
     write_list(drawn, folder)
     return drawn
 
@@ -145,11 +147,16 @@ def write_models(reports: Sequence[Report], folder: Path) -> tuple[Drawn, ...]:
 
 def _draw(plot: Plot, scene: View, folder: Path) -> Drawn:
     if why := plot.why_not(scene):
-        for ending in FORMATS:  # an older report may have had it
-            (folder / f"{plot.name}.{ending}").unlink(missing_ok=True)
+        forget(plot.name, folder)
         return Drawn(plot.name, plot.caption, why_not=why)
     with style.styled():
         return Drawn(plot.name, plot.caption, save(plot.draw(scene), plot.name, folder))
+
+
+def forget(name: str, folder: Path) -> None:
+    """An older report may have had it."""
+    for ending in FORMATS:
+        (folder / f"{name}.{ending}").unlink(missing_ok=True)
 
 
 def save(figure: Any, name: str, folder: Path) -> tuple[Path, ...]:

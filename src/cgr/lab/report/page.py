@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from cgr.lab.columns import Checker
+from cgr.lab.comparison import words
+from cgr.lab.comparison.rows import Compared
 from cgr.lab.recording import RecordedTrace, RunInfo
 from cgr.records import Probe
 
@@ -34,6 +36,7 @@ SCRIPTS = (
     "figures-trust.js",
     "figures-tokens.js",
     "tables.js",
+    "compare.js",
     "trace.js",
     "questions.js",
     "main.js",
@@ -44,20 +47,50 @@ NATURAL, EOS, GRADED = 1, 2, 4
 SLOT = re.compile(r"\{\{ (\w+) \}\}")
 
 
-def write(folder: Path, runs: Sequence[Run], thresholds: Sequence[float], penalties: Sequence[float]) -> Path:
-    """Write `index.html` for these runs, each with its report as a dictionary, and say where it is."""
+def write(
+    folder: Path,
+    runs: Sequence[Run],
+    thresholds: Sequence[float],
+    penalties: Sequence[float],
+    comparisons: Sequence[Mapping[str, Any]] = (),
+) -> Path:
+    """Write `index.html` for these runs, and say where it is. Each comes with its report as a dictionary and, if they are
+    given, its comparison of rules (see `comparison`)."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE
-    path.write_bytes(render(runs, thresholds, penalties).encode("utf-8", "backslashreplace"))
+    path.write_bytes(render(runs, thresholds, penalties, comparisons).encode("utf-8", "backslashreplace"))
     return path
 
 
-def render(runs: Sequence[Run], thresholds: Sequence[float], penalties: Sequence[float]) -> str:
+def comparison(compared: Compared | None, why_not: str = "") -> dict[str, Any]:
+    """Every rule on one run, with the sentences that tell what came of it; or why there is nothing to tell."""
+    if compared is None:
+        return {"why": why_not}
+    kept = ("rule", "parameter", "sweep", "shown", "equal", "figures", "frontier")
+    return {
+        "entries": [{name: value for name, value in one.to_dict().items() if name in kept} for one in compared.entries],
+        "baseline": compared.baseline.to_dict(),
+        "whole": compared.whole_baseline.to_dict(),
+        "chosen": words.how_chosen(compared),
+        "margin": compared.margin,
+        "verdicts": [[words.label(one.measure), words.verdict(compared, one)] for one in compared.winners],
+        "missing": words.lacking(compared.missing),
+        "notes": compared.notes,
+    }
+
+
+def render(
+    runs: Sequence[Run],
+    thresholds: Sequence[float],
+    penalties: Sequence[float],
+    comparisons: Sequence[Mapping[str, Any]] = (),
+) -> str:
     with_text = sum(len(trace.text) + len(trace.written) for _, traces, _ in runs for trace in traces) <= TEXT_LIMIT
     data = {
         "thresholds": list(thresholds),
         "penalties": list(penalties),
         "runs": [_run(*run) | {"texts": with_text} for run in runs],
+        "comparisons": list(comparisons),
     }
     slots = {
         "title": html.escape(", ".join(info.name for info, _, _ in runs)),

@@ -84,6 +84,7 @@ function draw() {
   drawTables(run, now);
   drawFigures(run, now);
   if (run.graded) drawJudged(run, now);
+  drawRules(run);
   if (!lists.has(run)) lists.set(run, new QuestionList(run));
   lists.get(run).update(state, now);
   document.documentElement.dataset.drawn = "yes";

@@ -1,0 +1,61 @@
+"""The results as one picture: ratios against what they should hold, how costs grow, tokens per second."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks.rows import Results, Row
+from cgr.lab.report.style import BLUE, GREEN, GREY, ORANGE, RED, paper, styled
+
+MOST = 1.6
+
+
+def draw(results: Results, path: Path) -> None:
+    held = [row for row in results.rows if row.hold]
+    with styled():
+        figure, axes = paper(1, 3, (17, max(4.5, 0.42 * len(held) + 1)), width_ratios=(2.2, 1.5, 1))
+        _ratios(axes[0], held)
+        _growth(axes[1], results.curves)
+        _speeds(axes[2], results.curves.get("tokens per second", []))
+        figure.savefig(path)
+
+
+def _ratios(axes: Any, rows: list[Row]) -> None:
+    """Each as a share of what it should hold: left of the line is well, whatever the number."""
+    for place, row in enumerate(reversed(rows)):
+        share = row.value / row.hold if row.sense == "at most" else row.hold / row.value  # type: ignore[operator]
+        axes.barh(place, min(share, MOST), color=GREEN if row.held else RED, height=0.22)
+        axes.text(0, place + 0.18, f"{row.engine}: {row.what}", va="bottom", fontsize=7.5)
+        axes.text(MOST, place, f"{row.value:.3g} ({row.sense} {row.hold:g})", va="center", ha="right", fontsize=7.5)
+    axes.axvline(1, color=GREY)
+    axes.set_yticks([])
+    axes.set_xlim(0, MOST)
+    axes.set_ylim(-0.5, len(rows))
+    axes.set_title("Measured, as a share of what is to be held")
+
+
+def _growth(axes: Any, curves: dict[str, list[dict[str, float]]]) -> None:
+    for name, points in curves.items():
+        if not name.endswith(("a probe", "reading again")):
+            continue
+        colour = BLUE if name.endswith("a probe") else ORANGE
+        style = "-" if "SmolLM2" in name else "--"
+        places, seconds = [one["at"] for one in points], [one["seconds"] for one in points]
+        axes.plot(places, seconds, style, color=colour, marker="o", markersize=4)
+        axes.annotate(name, (places[-1], seconds[-1]), fontsize=7.5, ha="right", va="bottom")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("tokens of thinking before it")
+    axes.set_ylabel("seconds")
+    axes.set_title("A probe, and reading everything again")
+
+
+def _speeds(axes: Any, found: list[dict[str, float]]) -> None:
+    for place, one in enumerate(found):
+        axes.bar(place - 0.2, one["bare"], 0.38, color=GREY)
+        axes.bar(place + 0.2, one["tokens_per_second"], 0.38, color=GREEN)
+        axes.text(place + 0.2, one["tokens_per_second"], f"{one['ratio']:.2f}", ha="center", va="bottom", fontsize=8)
+    axes.set_xticks(range(len(found)), [f"{one['sessions']:.0f}" for one in found])
+    axes.set_xlabel("sessions (grey: plain requests)")
+    axes.set_title("Tokens a second, embedded")

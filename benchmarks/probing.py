@@ -1,0 +1,129 @@
+"""What probes cost: on the way, over a recording, and against reading everything again for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from benchmarks.rows import Results, Row
+from benchmarks.subject import SPEC, Bench, read, think_on, timed
+from cgr.reason import Ask
+
+PROBES = 32
+LONG = 4000
+GRID = 32  # thinking comes in such chunks
+
+
+async def on_the_way(bench: Bench, name: str, length: int, results: Results, *, overlap: bool = False) -> list[int]:
+    """Thinking with 32 probes that never stop (fewer on a short trace), over thinking alone; stretch by stretch in turn, so
+    that whatever else the machine does befalls both. Returns the tokens that were thought."""
+    interval = max(length // PROBES, GRID)
+    plain, asked = [await bench.session(length, overlap=one, seed=5) for one in (False, overlap)]
+    alone, probed = bench.driver(plain), bench.driver(asked, overlap=overlap)
+    seconds, tokens, probes = [0.0, 0.0], 0, []
+    try:
+        for at in range(interval, length + 1, interval):
+            once, _ = await timed(think_on(alone, interval))
+            twice, _ = await timed(think_on(probed, interval))
+            asking, probe = await timed(probed.serve(Ask(at)))
+            seconds = [seconds[0] + once, seconds[1] + twice + asking]
+            tokens += len(probe.suffix_ids) + probe.decoded  # type: ignore[union-attr]
+            probes.append({"at": float(at), "probe": asking, "token": once / interval})
+    finally:
+        await plain.close()
+        await asked.close()
+    _row_on_the_way(results, name, length, overlap, seconds[1] / seconds[0], 1 + tokens / length, seconds)
+    if not overlap:
+        results.curves[f"{name}, {length} tokens"] = probes
+    return list(alone.ids)
+
+
+def _row_on_the_way(
+    results: Results, name: str, length: int, overlap: bool, ratio: float, predicted: float, seconds: Sequence[float]
+) -> None:
+    how = "overlapped" if overlap else "sequential"
+    detail = {"ratio": ratio, "predicted_by_tokens": predicted, "plain": seconds[0], "probed": seconds[1]}
+    probes = min(PROBES, length // GRID)
+    what = f"thinking {length:,} tokens with {probes} probes over thinking alone, {how}"
+    if length >= LONG:
+        results.rows.append(Row(what, name, ratio, hold=1.02 if overlap else 1.05, detail=detail))
+        return
+    results.rows.append(Row(what, name, ratio, detail=detail))
+    results.rows.append(Row(f"the same, over what its tokens predict ({predicted:.2f})", name, ratio / predicted, hold=1.1))
+
+
+async def over_a_recording(bench: Bench, name: str, ids: Sequence[int], results: Results, *, hold: bool) -> None:
+    """Probing a trace at 32 cuts, over one prefill of it and over reading it again for each cut; of a trace too short,
+    nothing need be held."""
+    length, suffix = len(ids), await bench.suffix()
+    cuts = [length * k // PROBES for k in range(1, PROBES + 1)]
+    once = await _prefill(bench, ids, suffix)
+    packed = bench.engine.capabilities.packed
+    probing = await (_packed if packed else _cut_by_cut)(bench, ids, cuts, suffix)
+    what = f"probing {length:,} tokens at {PROBES} cuts{', packed' if packed else ''}"
+    detail = {"prefill": once, "probing": probing}
+    most = (1.1 if packed else 1.25) if hold else None
+    results.rows.append(Row(f"{what} over one prefill", name, probing / once, hold=most, detail=detail))
+    timed_cuts = [length // 12, length // 4, length // 2]
+    points = [(cut, await _prefill(bench, ids[:cut], suffix)) for cut in timed_cuts] + [(length, once)]
+    again = sum(_between(points, cut) for cut in cuts)
+    cheaper = {"timed": points, "reading_again": again, "probing": probing}
+    what, least = f"reading it again for each cut, over {what}", 8 if hold else None
+    results.rows.append(Row(what, name, again / probing, sense="at least", hold=least, detail=cheaper))
+    results.curves[f"{name}, reading again"] = [{"at": float(cut), "seconds": seconds} for cut, seconds in points]
+
+
+async def _prefill(bench: Bench, ids: Sequence[int], suffix: Sequence[int]) -> float:
+    session = await bench.session(len(ids))
+    try:
+        return (await timed(read(session, ids, suffix, 1)))[0]
+    finally:
+        await session.close()
+
+
+async def _packed(bench: Bench, ids: Sequence[int], cuts: Sequence[int], suffix: Sequence[int]) -> float:
+    """All cuts in one pass, as `cgr probe` does where an engine can."""
+    prompt = await bench.engine.prompt(bench.question())
+    engine: Any = bench.engine
+    asking = engine.probe_many(prompt, ids, cuts, suffix, SPEC.max_answer_tokens, SPEC.done())
+    return (await timed(asking))[0]
+
+
+async def _cut_by_cut(bench: Bench, ids: Sequence[int], cuts: Sequence[int], suffix: Sequence[int]) -> float:
+    session, total = await bench.session(len(ids)), 0.0
+    try:
+        for start, end in zip([0, *cuts], cuts, strict=False):
+            seconds, _ = await timed(read(session, ids[start:end], suffix))
+            total += seconds
+    finally:
+        await session.close()
+    return total
+
+
+def _between(points: Sequence[tuple[int, float]], cut: int) -> float:
+    """The time of a cut by those on either side of it; before the first, in proportion."""
+    before = (0, 0.0)
+    for after in points:
+        if cut <= after[0]:
+            share = (cut - before[0]) / (after[0] - before[0])
+            return before[1] + share * (after[1] - before[1])
+        before = after
+    return before[1]
+
+
+async def growth(bench: Bench, name: str, ids: Sequence[int], places: Sequence[int], results: Results) -> None:
+    """A probe's cost after more and more tokens, all of them cached but the last one."""
+    suffix, session, found, start = await bench.suffix(), await bench.session(len(ids) + 8), [], 0
+    try:
+        for place in places:
+            await read(session, ids[start:place], suffix)
+            each = [(await timed(read(session, ids[place + k : place + k + 1], suffix)))[0] for k in range(3)]
+            found.append({"at": float(place), "seconds": median(each)})
+            start = place + 3
+    finally:
+        await session.close()
+    results.curves[f"{name}, a probe"] = found
+    grown, longer = found[-1]["seconds"] / found[0]["seconds"], places[-1] / places[0]
+    what = f"a probe after {places[-1]:,} tokens over one after {places[0]:,} ({longer:.0f} times the tokens)"
+    results.rows.append(Row(what, name, grown, detail={"answer_tokens": SPEC.max_answer_tokens}, hold=longer / 2))

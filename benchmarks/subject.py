@@ -1,0 +1,66 @@
+"""Sessions to measure: each on a prompt of its own, so that no cache holds anything of it yet."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar, cast
+
+from cgr.drive import Driver
+from cgr.engines.base import Engine, Sampling, Session
+from cgr.probing import ProbeSpec
+from cgr.reason import Append, Think, Thought
+
+T = TypeVar("T")
+SPEC = ProbeSpec(max_answer_tokens=4)
+WAIT = "\nWait"
+QUESTION = (
+    "Problem {number}. A shop packs {number} boxes a day, and {more} more each week. How many boxes has it packed after a "
+    "year, and what are the last three digits of that number? Think for as long as you can, and check every step."
+)
+
+
+@dataclass(slots=True)
+class Bench:
+    """An engine under measurement."""
+
+    engine: Engine
+    _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(17))
+
+    async def session(self, room: int, *, overlap: bool = False, seed: int = 1) -> Session:
+        sampling = Sampling(seed=seed, limit=room)
+        return await self.engine.open(self.question(), sampling, room=room + 64, overlap=overlap)
+
+    def question(self) -> str:
+        """One that was not asked before."""
+        number = next(self._numbers)
+        return QUESTION.format(number=number, more=number * 7)
+
+    def driver(self, session: Session, *, overlap: bool = False) -> Driver:
+        return Driver(self.engine, session, SPEC, overlap=overlap, full=True)
+
+    async def suffix(self) -> tuple[int, ...]:
+        return await self.engine.encode(SPEC.prefix)
+
+
+async def timed(work: Awaitable[T]) -> tuple[float, T]:
+    began = time.perf_counter()
+    result = await work
+    return time.perf_counter() - began, result
+
+
+async def think_on(driver: Driver, tokens: int) -> None:
+    """So many tokens, whether the model would end or not."""
+    while tokens > 0:
+        thought = cast(Thought, await driver.serve(Think(tokens)))
+        tokens -= thought.tokens
+        if tokens > 0:
+            tokens -= cast(int, await driver.serve(Append(WAIT, tokens)))
+
+
+async def read(session: Session, ids: Sequence[int], suffix: Sequence[int], limit: int = SPEC.max_answer_tokens) -> None:
+    """Take in these tokens and be asked after them."""
+    await session.append(ids)
+    await session.probe(suffix, limit, SPEC.done())

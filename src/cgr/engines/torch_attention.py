@@ -1,0 +1,52 @@
+"""Attention for models whose heads share keys and values, under a mask.
+
+The library copies keys and values for every head in that case, which costs more than the attention itself. Here the heads that
+share them are asked together, as if they were further queries: nothing is copied.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+NAME = "cgr_grouped"
+UNUSUAL = ("position_bias", "s_aux", "softcap", "cache")  # what only the library's own way knows how to treat
+
+
+def install(model: Any) -> None:
+    """Give a model this attention, if it would use torch's own otherwise; models with a way of their own keep it."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
+    if model.config.get_text_config()._attn_implementation != "sdpa":
+        return
+    AttentionInterface.register(NAME, grouped)
+    AttentionMaskInterface.register(NAME, sdpa_mask)
+    model.set_attn_implementation(NAME)
+
+
+def grouped(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    *,
+    scaling: float | None = None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    batch, heads, places, features = query.shape
+    shared = key.shape[1]
+    if attention_mask is None or heads == shared or any(kwargs.get(name) is not None for name in UNUSUAL):
+        found: tuple[torch.Tensor, None] = sdpa_attention_forward(
+            module, query, key, value, attention_mask, scaling=scaling, **kwargs
+        )
+        return found
+    queries = query.reshape(batch, shared, heads // shared * places, features)
+    mask = attention_mask.repeat(1, 1, heads // shared, 1)
+    seen = scaled_dot_product_attention(queries, key, value, attn_mask=mask, scale=scaling)
+    return seen.reshape(batch, heads, places, -1).transpose(1, 2).contiguous(), None

@@ -1,0 +1,147 @@
+// Every rule on the same traces: computed beforehand, shown here. One rule stands out; the others are its background.
+
+const PLAIN = "fixed-budget",
+  DEPTH = 0.2; // of accuracy below the full budget's that is worth seeing
+const picked = new Map(); // the rule that stands out, run by run
+
+function drawRules(run) {
+  const found = data.comparisons?.[run.number];
+  byId("rules").hidden = !found;
+  if (!found) return;
+  const can = Boolean(found.entries?.length);
+  byId("rules-body").hidden = !can;
+  byId("rules-instead").hidden = can;
+  replaceIn("rules-chosen", found.chosen ?? "");
+  replaceIn("rules-instead", found.why ?? "No rule can be decided on what was recorded.");
+  replaceIn("rules-missing", missingRules(found.missing ?? []));
+  byId("not-compared").hidden = !found.missing?.length;
+  if (!can) return;
+  const name = picked.get(run) ?? found.entries[0].rule;
+  replaceIn("verdicts", found.verdicts.flatMap(([measure, verdict]) => [make("dt", {}, measure), make("dd", {}, verdict)]));
+  replaceIn("frontier-name", name);
+  drawFrontier(found, found.entries.find((entry) => entry.rule === name));
+  replaceIn("rules-table", rulesTable(run, found, name));
+}
+
+function missingRules(missing) {
+  return missing.map(([why, hint]) => make("li", {}, `${why} `, make("span", { class: "quiet" }, hint)));
+}
+
+// The settings that make a rule's best trade, from cheap to dear.
+function cornersOf(entry) {
+  const corners = entry.sweep.filter((point) => entry.frontier.includes(point.value));
+  return corners.sort((a, b) => a.net_tokens - b.net_tokens);
+}
+
+function frontierSpan({ entries, whole }) {
+  const high = Math.max(whole.accuracy, ...entries.flatMap((entry) => entry.sweep.map((point) => point.accuracy)));
+  const cheapest = entries.filter((entry) => entry.rule !== PLAIN).flatMap((entry) => cornersOf(entry).slice(0, 1));
+  const low = Math.min(high - 0.06, ...cheapest.map((point) => point.accuracy));
+  return around([Math.max(low, whole.accuracy - DEPTH), high], { floor: 0, ceiling: 1.01 });
+}
+
+function drawFrontier(found, entry) {
+  const { entries, whole, margin } = found;
+  const span = frontierSpan(found);
+  const chart = new Chart(plot("frontier"), {
+    height: 340,
+    x: tokenAxis([0, whole.net_tokens * 1.06], "tokens per trace, probes included"),
+    y: percentAxis(span),
+    label: `Accuracy against tokens for ${plural(entries.length, "rule")}; ${entry.rule} stands out.`,
+  });
+  const line = (one, name) => chart.line(within(cornersOf(one), span), name);
+  chart.across(whole.accuracy + margin / 100, null);
+  for (const one of entries) if (one !== entry) line(one, one.rule === PLAIN ? "muted dashed thin" : "faint");
+  line(entry, "accent");
+  const seen = entry.sweep.filter((point) => point.accuracy >= span[0]);
+  for (const point of seen) {
+    const ends = point.ci95_diff_points.map((diff) => whole.accuracy + diff / 100);
+    const [low, high] = ends.map((end) => Math.min(Math.max(end, span[0]), span[1]));
+    chart.line([[point.net_tokens, low], [point.net_tokens, high]], "whisker");
+    chart.dot([point.net_tokens, point.accuracy], "accent");
+  }
+  chart.dot([whole.net_tokens, whole.accuracy], "hollow", 5);
+  const ordered = seen.sort((a, b) => a.net_tokens - b.net_tokens);
+  chart.show(
+    ordered.map((point) => point.net_tokens),
+    (i) => readPoint(entry, ordered[i]),
+  );
+}
+
+// A line cut where it leaves the picture below.
+function within(corners, [floor]) {
+  const places = corners.map((point) => [point.net_tokens, point.accuracy]);
+  const first = places.findIndex(([, accuracy]) => accuracy >= floor);
+  if (first <= 0) return first < 0 ? [] : places;
+  const [[x0, y0], [x1, y1]] = [places[first - 1], places[first]];
+  return [[x0 + ((floor - y0) / (y1 - y0)) * (x1 - x0), floor], ...places.slice(first)];
+}
+
+function readPoint(entry, point) {
+  const at = point.value === null ? "" : ` ${valueText(point.value)}`;
+  const [low, high] = point.ci95_diff_points.map((end) => points(end));
+  return (
+    `${entry.rule}${at}: ${percent(point.accuracy)}, ${points(point.diff_points)} points (${low} to ${high}), ` +
+    `${percent(point.net_share)} saved net`
+  );
+}
+
+function valueText(value) {
+  return Math.abs(value) >= 1000 ? plainNumber(value) : String(Number(value.toPrecision(6)));
+}
+
+const CAPTION = "Each rule at the value that was chosen for it; its name brings its line to the front.";
+const RULE_HEADS = [
+  ["Rule", null],
+  ["At", "the value that was chosen for equal accuracy"],
+  ["Accuracy", null],
+  ["Points", "against the full budget, with the paired 95 % interval"],
+  ["Equal", "the interval stays above the margin, where the value was chosen and where it is shown"],
+  ["Saved", "thinking tokens, against the natural length"],
+  ["Net", "less what the probes decoded, with its 95 % interval"],
+  ["Area", "under the frontier: accuracy averaged over all allowances of tokens"],
+];
+
+function rulesTable(run, { entries, baseline }, name) {
+  const head = RULE_HEADS.map(([title, help]) => make("th", { scope: "col", title: help }, title));
+  const rest = RULE_HEADS.slice(3).map(() => make("td"));
+  const plain = [make("th", { scope: "row" }, "full budget"), make("td"), accuracyCell(baseline), ...rest];
+  const rows = entries.map((entry) => {
+    const { shown, equal } = entry,
+      area = entry.figures.find((figure) => figure.measure === "area").figure;
+    const at = shown.value === null ? "" : valueText(shown.value);
+    return make(
+      "tr",
+      { "data-rule": entry.rule, class: entry.rule === name ? "current" : null },
+      make("th", { scope: "row" }, ruleButton(run, entry, entry.rule === name)),
+      make("td", { title: entry.parameter }, at),
+      accuracyCell(shown),
+      withSpan("diff_points", shown.diff_points, points(shown.diff_points), shown.ci95_diff_points.map((end) => points(end))),
+      make("td", { "data-metric": "equal", "data-value": Number(equal) }, equal ? "yes" : "no"),
+      number("gross_share", shown.gross_share, percent(shown.gross_share), "td"),
+      withSpan("net_share", shown.net_share, percent(shown.net_share), shown.ci95_net_share.map((end) => plainNumber(100 * end, 1))),
+      number("area", area, percent(area), "td"),
+    );
+  });
+  return captioned(CAPTION, make("tr", {}, head), [make("tr", {}, plain), ...rows]);
+}
+
+function accuracyCell(point) {
+  return number("accuracy", point.accuracy, percent(point.accuracy), "td");
+}
+
+function withSpan(metric, value, text, [low, high]) {
+  const cell = number(metric, value, text, "td");
+  cell.append(make("span", { class: "span" }, ` ${low} to ${high}`));
+  return cell;
+}
+
+function ruleButton(run, entry, pressed) {
+  const button = make("button", { type: "button", class: "rule-name", "aria-pressed": String(pressed) }, entry.rule);
+  button.addEventListener("click", () => {
+    picked.set(run, entry.rule);
+    drawRules(run);
+    byId("rules-table").querySelector("[aria-pressed=true]").focus();
+  });
+  return button;
+}

@@ -1,0 +1,84 @@
+"""Places in the thinking where a rule may want to ask: before each "Wait" or "Alternatively", or after each paragraph.
+
+`marks` finds them in a whole text, `Marks` in one that is still coming, and both find the same: there, a mark is only named
+once what follows can no longer change it ("Wait" may yet become "Waiter", a blank line may go on).
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+Place = Literal["wait", "paragraph"]
+WORDS = ("Wait", "Alternatively")
+BEFORE: dict[str, re.Pattern[str]] = {"wait": re.compile(rf"\b(?:{'|'.join(WORDS)})\b")}
+AFTER: dict[str, re.Pattern[str]] = {"paragraph": re.compile(r"\n\n+")}
+LONGEST = max(map(len, WORDS))
+
+
+def marks(texts: Sequence[str], place: Place) -> tuple[int, ...]:
+    """The marked positions in tokens with these texts. A mark at 0 is none: nothing was thought yet."""
+    starts = list(itertools.accumulate(map(len, texts), initial=0))[:-1]
+    found = {_position(match, starts, place) for match in pattern(place).finditer("".join(texts))}
+    return tuple(sorted(found - {0}))
+
+
+def pattern(place: Place) -> re.Pattern[str]:
+    return BEFORE[place] if place in BEFORE else AFTER[place]
+
+
+def _position(match: re.Match[str], starts: Sequence[int], place: Place) -> int:
+    """Before the token that it begins in, or after the one that it ends in."""
+    if place in BEFORE:
+        return bisect.bisect_right(starts, match.start()) - 1
+    return bisect.bisect_right(starts, match.end() - 1)
+
+
+class Marks:
+    """The marked positions in tokens that come one by one."""
+
+    def __init__(self, place: Place) -> None:
+        self.place, self._text = place, ""
+        self._starts: list[int] = []
+        self._found: list[int] = []
+        self._searched = 0
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def add(self, text: str) -> None:
+        """One more token."""
+        self._starts.append(len(self._text))
+        self._text += text
+        self._search(over=False)
+
+    @property
+    def settled(self) -> int:
+        """So many tokens are over and done with: no mark will be found in them or before them that is not known."""
+        return bisect.bisect_right(self._starts, max(self._undecided(), 0)) - 1 if self._starts else 0
+
+    def after(self, at: int, *, over: bool = False) -> int | None:
+        """The first mark past this position, as far as is known; all is, once it is over."""
+        if over:
+            self._search(over=True)
+        index = bisect.bisect_right(self._found, at)
+        return self._found[index] if index < len(self._found) else None
+
+    def _search(self, *, over: bool) -> None:
+        for match in pattern(self.place).finditer(self._text, self._searched):
+            if match.end() == len(self._text) and not over:
+                break
+            self._searched = match.end()
+            position = _position(match, self._starts, self.place)
+            if position and position not in self._found[-1:]:
+                self._found.append(position)
+        self._searched = max(self._searched, self._undecided())
+
+    def _undecided(self) -> int:
+        """Where something may begin that the next token ends."""
+        if self.place in BEFORE:
+            return len(self._text) - LONGEST
+        return len(self._text.rstrip("\n"))

@@ -1,0 +1,81 @@
+"""A rule with its parameters as a small JSON file: `cgr fit` writes it, and it stands wherever a rule is named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from cgr.errors import UsageError
+from cgr.rules import Rule, make_rule
+
+SUFFIX = ".json"
+LEFT_OPEN = "interval"  # is the model's, or the user's
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFile:
+    """The name of a rule and its parameters. `fitted` tells a reader where they come from; nothing depends on it."""
+
+    rule: str
+    parameters: Mapping[str, Any]
+    fitted: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, rule: Rule, **fitted: Any) -> RuleFile:
+        parameters = {one.name: getattr(rule, one.name) for one in fields(rule) if one.name != LEFT_OPEN}
+        return cls(rule.name, parameters, fitted)
+
+    def made(self, **more: Any) -> Rule:
+        return make_rule(self.rule, **{**self.parameters, **more})
+
+    def write(self, path: Path) -> None:
+        text = {"rule": self.rule, "parameters": dict(self.parameters), "fitted": dict(self.fitted)}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(text, indent=2) + "\n", encoding="utf-8")
+
+
+def is_file(name: str) -> bool:
+    return name.endswith(SUFFIX)
+
+
+def named(name: str) -> tuple[str, dict[str, Any]]:
+    """A rule's name and the parameters that come with it: those of a file, where it is the name of one."""
+    if not is_file(name):
+        return name, {}
+    found = read(name)
+    return found.rule, dict(found.parameters)
+
+
+def read(path: str | Path) -> RuleFile:
+    """The rule in this file, checked as if its parameters had been typed."""
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(
+            f"The rule in {str(path)!r} cannot be read: {error.strerror}.", "Write one with `cgr fit`."
+        ) from error
+    except ValueError as error:
+        raise _not_a_rule(path) from error
+    if not isinstance(found, dict) or not found.keys() <= {"rule", "parameters", "fitted"}:
+        raise _not_a_rule(path)
+    name, parameters, fitted = found.get("rule"), found.get("parameters", {}), found.get("fitted", {})
+    if not isinstance(name, str) or not isinstance(parameters, dict) or not isinstance(fitted, dict):
+        raise _not_a_rule(path)
+    made = RuleFile(name, parameters, fitted)
+    try:
+        made.made()
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"The parameters in {str(path)!r} do not suit the rule {name!r}.", "Fit it anew: cgr fit."
+        ) from error
+    return made
+
+
+def _not_a_rule(path: str | Path) -> UsageError:
+    return UsageError(
+        f"{str(path)!r} holds no rule.",
+        'It must look like {"rule": "calibrated", "parameters": {...}}, as `cgr fit` writes.',
+    )

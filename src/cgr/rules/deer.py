@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from cgr.errors import UnknownName
+from cgr.places import Place
+from cgr.probing import END_TAG, Asks
+from cgr.records import Probe
+from cgr.rules.base import Seen, check_threshold, rule
+from cgr.rules.levels import Levelled
+
+AVERAGES = ("avg1", "avg2")
+PREFIX = "\n**Final Answer**\n\\boxed"
+
+
+@rule("deer")
+@dataclass(frozen=True, kw_only=True)
+class Deer(Levelled):
+    """Ask before each "Wait" or "Alternatively", and stop when the trial answer's mean probability exceeds the threshold.
+
+    Yang et al.: Dynamic Early Exit in Reasoning Models (iie-ycx/DEER). The mean is arithmetic (`avg1`), over the answer's
+    tokens after the opening brace; `avg2` takes the geometric mean, and 0 unless the model then ends its thinking. At most
+    10 trials are made. The original then closes the thinking and lets the model write its solution; here the trial answer
+    is taken, as for every rule, so that none is charged for, or saved by, a solution that the others are not asked for.
+    """
+
+    threshold: float = 0.95
+    average: Literal["avg1", "avg2"] = "avg1"
+    trials: int = 10
+    tokens: int = 20
+    prefix: str = PREFIX
+    needs: ClassVar[frozenset[str]] = frozenset({"logprobs"})
+    place: ClassVar[Place | None] = "wait"
+    main: ClassVar[str | None] = "threshold"
+    grid: ClassVar[tuple[float, ...]] = (0.5, 0.7, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99, 0.995, 0.999)
+
+    def __post_init__(self) -> None:
+        check_threshold(self.threshold)
+        if self.average not in AVERAGES:
+            raise UnknownName.among("average", self.average, AVERAGES)
+
+    @property
+    def asks(self) -> Asks:
+        if self.average == "avg1":
+            return Asks(self.prefix, self.tokens, "mean", "never")
+        return Asks(self.prefix, self.tokens, "geometric-mean", "never", reads="text")
+
+    @property
+    def most_probes(self) -> int | None:
+        return self.trials
+
+    def next_probe(self, seen: Seen) -> int | None:
+        return seen.at + 1 if len(seen.probes) < self.trials else None
+
+    def levels(self, probes: Sequence[Probe]) -> list[float]:
+        if self.average == "avg1":
+            return [probe.certainty for probe in probes]
+        return [probe.certainty if probe.ended or END_TAG in probe.text else 0.0 for probe in probes]
+
+    def enough(self, level: Any) -> Any:
+        return level > self.threshold

@@ -1,0 +1,54 @@
+"""What a benchmark says of its numbers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import drawing, rest
+from benchmarks.rows import Results, Row, Sense, line
+
+
+@pytest.mark.parametrize(
+    ("value", "sense", "hold", "held"),
+    [
+        (1.05, "at most", 1.05, True),
+        (1.06, "at most", 1.05, False),
+        (0.9, "at least", 0.9, True),
+        (0.89, "at least", 0.9, False),
+        (7.0, "at most", None, None),
+        (0.0, "at most", 0, True),
+    ],
+)
+def test_what_is_held(value: float, sense: Sense, hold: float | None, held: bool | None) -> None:
+    assert Row("what", "engine", value, sense=sense, hold=hold).held is held
+
+
+def some() -> Results:
+    results = Results(quick=True, rows=[Row("a", "x", 1.2, hold=1.1), Row("b", "y", 9.0, sense="at least", hold=8)])
+    results.curves["SmolLM2, a probe"] = [{"at": 10.0, "seconds": 0.1}, {"at": 100.0, "seconds": 0.2}]
+    results.curves["tokens per second"] = [{"sessions": 1, "bare": 10.0, "tokens_per_second": 9.0, "ratio": 0.9}]
+    return results
+
+
+def test_what_is_written(tmp_path: Path) -> None:
+    path = some().write(tmp_path)
+    found = json.loads(path.read_text())
+    assert [row["held"] for row in found["rows"]] == [False, True]
+    assert found["machine"]["packages"]
+    assert found["machine"]["cores"]
+    assert path.with_suffix(".md").read_text().splitlines()[-1] == line(some().rows[1])
+    assert "NOT HELD" in path.with_suffix(".md").read_text()
+
+
+def test_it_is_drawn(tmp_path: Path) -> None:
+    drawing.draw(some(), tmp_path / "x.png")
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    results = Results(quick=True)
+    rest.help_imports(results)
+    assert [row.held for row in results.rows] == [True]

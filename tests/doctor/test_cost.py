@@ -1,0 +1,57 @@
+"""How often a probe can be afforded."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cgr.doctor import cost
+from cgr.doctor.subject import Subject, Thought
+from cgr.probing import ProbeSpec
+from tests.support import scripted
+
+
+@pytest.mark.parametrize(
+    ("probe", "token", "share", "interval"),
+    [
+        (0.016, 0.001, 0.05, 320),  # exactly a twentieth
+        (0.0161, 0.001, 0.05, 352),  # a little more
+        (0.016, 0.001, 0.5, 32),
+        (0.0001, 0.001, 0.05, 32),  # never less than the grid
+        (1.0, 0.05, 0.05, 416),
+    ],
+)
+def test_the_interval(probe: float, token: float, share: float, interval: int) -> None:
+    assert cost.interval_for(probe, token, share) == interval
+
+
+@given(st.floats(1e-6, 1e3), st.floats(1e-6, 1e3), st.floats(0.001, 0.9))
+def test_it_is_the_smallest_that_keeps_to_the_share(probe: float, token: float, share: float) -> None:
+    interval = cost.interval_for(probe, token, share)
+    assert probe / (interval * token) <= share * (1 + 1e-9)
+    assert interval == 32 or probe / ((interval - 32) * token) > share * (1 - 1e-9)
+
+
+async def measured(plain: list[float], asked: list[float], asking: list[float]) -> cost.Cost:
+    subject = await Subject.of(scripted("a b c"), "?", ProbeSpec(), (10, 20, 30))
+    thought = Thought(stretches=asked, asking=asking)
+    return cost.measure(subject, Thought(stretches=plain), thought, 0.05, 100)
+
+
+async def test_the_prompt_is_not_part_of_a_token() -> None:
+    found = await measured([9.0, 1.0, 1.0], [9.0, 1.0, 1.0], [0.5, 0.5, 0.5])
+    assert found.token_seconds == pytest.approx(0.1)
+    assert found.probe_seconds == pytest.approx(0.5)
+    assert found.own_share == pytest.approx(0.05)
+    assert (found.at, found.interval) == (30, 128)
+
+
+async def test_winding_back_is_part_of_a_probe() -> None:
+    found = await measured([9.0, 1.0, 1.0], [9.0, 1.2, 1.2], [0.5, 0.5, 0.5])
+    assert found.probe_seconds == pytest.approx(0.7)
+
+
+async def test_a_faster_second_time_is_no_gift() -> None:
+    found = await measured([9.0, 1.0, 1.0], [9.0, 0.4, 0.4], [0.5, 0.5, 0.5])
+    assert found.probe_seconds == pytest.approx(0.5)

@@ -1,0 +1,64 @@
+"""Small models for the tests on torch: the embedded one, and others of random weights that share its tokenizer."""
+
+from __future__ import annotations
+
+import shutil
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from cgr.engines.base import Sampling
+from cgr.engines.transformers import TransformersEngine, TransformersOptions
+from cgr.probing import ProbeSpec
+
+MODEL = Path(str(files("cgr.model")))
+HF, GGUF = MODEL / "hf", MODEL / "embedded.gguf"
+SPEC = ProbeSpec(max_answer_tokens=4)
+GREEDY = Sampling(temperature=0.0)
+
+
+def opened(name: Path | str = HF, **options: Any) -> TransformersEngine:
+    return TransformersEngine(str(name), TransformersOptions(**options))
+
+
+def random_model(folder: Path, kind: str, **config: Any) -> Path:
+    """A model of this kind with random weights, saved with the embedded model's tokenizer."""
+    import torch
+    import transformers
+
+    from cgr.engines.torch_model import quiet
+
+    torch.manual_seed(0)
+    sizes = {
+        "vocab_size": 420,
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "max_position_embeddings": 512,
+        "eos_token_id": 0,
+        "pad_token_id": 0,
+        "bos_token_id": None,
+        "initializer_range": 0.2,
+    }
+    made = getattr(transformers, f"{kind}Config")(**(sizes | config))
+    with quiet():
+        getattr(transformers, f"{kind}ForCausalLM")(made).save_pretrained(folder)
+    for file in HF.iterdir():
+        if file.name.startswith(("tokenizer", "chat_template")):
+            shutil.copy(file, folder)
+    return folder
+
+
+async def thought(engine: TransformersEngine, question: str, sampling: Sampling, tokens: int) -> tuple[int, ...]:
+    """What the model thinks about a question, with the end tag banned."""
+    session = await engine.open(question, sampling, room=tokens)
+    stretch = await session.think(tokens, ban_end=True)
+    await session.close()
+    return stretch.ids
+
+
+async def suffix_of(engine: TransformersEngine) -> tuple[int, ...]:
+    return await engine.encode(SPEC.prefix)

