@@ -452,3 +452,21 @@ def test_a_bug_in_a_rule_is_not_hidden() -> None:
 
     with pytest.raises(CgrError, match="Something else"):
         compare(COLUMNS, broken, ["cgr"])
+
+
+# Learning
+
+
+def test_a_rule_learns_only_from_the_questions_that_choose() -> None:
+    heard: list[np.ndarray[Any, Any]] = []
+
+    def learn(one: Rule, questions: np.ndarray[Any, Any]) -> Rule:
+        heard.append(questions)
+        return replace(one, interval=one.interval * 2) if isinstance(one, Cgr) else one
+
+    found = compared("cgr", tune_on=0.5, learn=learn)
+    assert [list(questions) for questions in heard] == [list(halves(COLUMNS.questions, 0.5)[0])]
+    plain = compared("cgr", tune_on=0.5)
+    assert found.entry("cgr").sweep[-1].probe_tokens < plain.entry("cgr").sweep[-1].probe_tokens
+    compared("cgr", tune_on=0, learn=learn)
+    assert len(heard) == 1

@@ -17,6 +17,7 @@ from cgr.lab.comparison.rows import Compared
 from cgr.lab.report import load, page, style, write_report
 from cgr.lab.report.comparing import compare_run, write_comparison
 from cgr.lab.report.plots import frontier
+from cgr.rules import Calibrated
 from tests.lab import browser as chromium
 from tests.lab import test_report as odd
 from tests.lab.browser import Browser, launched
@@ -260,3 +261,11 @@ def test_without_a_comparison_the_page_says_why_or_nothing(tab: Browser, tmp_pat
     assert "There is <b>one</b> question." in shown(tab, "#rules")
     assert tab.run("document.querySelector('#rules-body').hidden") is True
     assert tab.errors() == []
+
+
+def test_calibrated_is_compared_with_weights_from_the_other_half(folder: Path) -> None:
+    asked = replace(Calibrated(), interval=load(folder).columns.info.interval)
+    given = replace(asked, answered=tuple(weight + 1e-9 for weight in asked.answered))
+    learned, kept = compare_run(folder, {"learned": asked, "kept": given}).entries
+    assert {learned.rule, kept.rule} == {"learned", "kept"}
+    assert learned.sweep != kept.sweep

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +25,7 @@ from cgr.rules import Rule, known_rules
 PENALTIES = (0.0, 0.25, 0.5, 1.0)
 TUNE_ON = 0.5
 TOO_FEW = "Too few questions to hold any out: parameters were chosen on the questions that are shown."
+Learn = Callable[[Rule, Bools], Rule]
 IN_SAMPLE = "Parameters were chosen on the questions that are shown: expect less on others."
 
 
@@ -37,24 +38,23 @@ def compare(
     tune_on: float = TUNE_ON,
     draws: int = DRAWS,
     patience: int | None = None,
+    learn: Learn | None = None,
 ) -> Compared:
     """Every rule (or these) on one run. `decide` says what a rule comes to on its traces, or raises `NotRecorded`.
 
     A rule by name, or in a file, asks where the run was probed; one that is given whole is taken as it is. Each is tried at
     every value of its main parameter; values are chosen on the share `tune_on` of the questions, and shown on the others.
     `patience`: how many traces a rule without a form over arrays may replay, one by one; one that would need more is left
-    out, and named.
+    out, and named. `learn`: what a rule learns from the questions that choose, where others are shown.
     """
     check_share(tune_on)
     graded = check_gradable(columns)
-    found, missing = settings(chosen(rules, columns.info.interval), columns, decide, patience)
-    scene = _Scene.of(
-        columns,
-        found,
-        tuple(penalties),
-        choosing.halves(columns.questions, tune_on, scores.graded_questions(columns)),
-        draws,
-    )
+    parts = choosing.halves(columns.questions, tune_on, scores.graded_questions(columns))
+    wanted = chosen(rules, columns.info.interval)
+    if learn and not (parts[0] & parts[1]).any():
+        wanted = {name: learn(rule, parts[0]) for name, rule in wanted.items()}
+    found, missing = settings(wanted, columns, decide, patience)
+    scene = _Scene.of(columns, found, tuple(penalties), parts, draws)
     return Compared(
         run=columns.info,
         questions=len(graded),

@@ -23,7 +23,7 @@ from cgr.probing import ProbeSpec
 
 FOLDER, JSON = "report", "report.json"
 STEPS = 32  # of a budget, where the probes lie on no grid
-REPLAYS = 1500  # traces that a rule without a form over arrays may take of a report's time
+REPLAYS = 3000  # traces that a rule without a form over arrays may take of a report's time
 
 
 @dataclass(frozen=True, eq=False)

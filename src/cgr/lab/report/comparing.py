@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cgr.errors import UsageError
+from cgr.lab.columns import Bools
 from cgr.lab.compare import PENALTIES, TUNE_ON, compare
 from cgr.lab.comparison.rows import SCHEMA, Compared
+from cgr.lab.fitting import learn, read_sample
 from cgr.lab.report import compared as tables
 from cgr.lab.report import figures, style
 from cgr.lab.report.numbers import check_penalties
@@ -18,7 +21,8 @@ from cgr.lab.report.plots import frontier
 from cgr.lab.report.runs import beside, folder_of, told_apart
 from cgr.lab.report.table import write_table
 from cgr.lab.rivals import Recordings, decide_rule
-from cgr.rules import Rule
+from cgr.rules import Calibrated, Rule
+from cgr.rules.calibrated import AS_CERTAINTY
 
 FOLDER, JSON, FIGURE = "compare", "compare.json", "frontier"
 CAPTION = "What tokens buy with each rule, and what each saves where accuracy stays the same."
@@ -62,7 +66,15 @@ def compare_run(
             penalties,
             tune_on=tune_on,
             patience=patience,
+            learn=partial(_learned, folder),
         )
+
+
+def _learned(folder: Path, rule: Rule, questions: Bools) -> Rule:
+    """A rule that lives by weights, and was given none, learns them from these questions."""
+    if not isinstance(rule, Calibrated) or rule.hopeless or rule.answered != AS_CERTAINTY:
+        return rule
+    return learn(rule, read_sample(folder).of_questions(questions))
 
 
 def write_comparison(
