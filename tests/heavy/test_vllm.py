@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -22,12 +21,10 @@ from cgr.lab.store import Store
 from cgr.lab.traces import Plan, agenerate
 from cgr.settings import Settings
 from tests.heavy.models import HF
+from tests.heavy.parity import assert_parity, read, save
 from tests.support import QUESTION, certainties
 
-pytestmark = [
-    pytest.mark.heavy,
-    pytest.mark.skipif(not os.environ.get("CGR_VLLM_PYTHON"), reason="CGR_VLLM_PYTHON names no Python with vLLM"),
-]
+pytestmark = pytest.mark.vllm
 SMALL = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "OMP_NUM_THREADS": "1",
@@ -133,3 +130,12 @@ async def test_a_run_goes_on_where_it_stopped(vllm: Model, tmp_path: Path) -> No
     with Store.open(tmp_path / "run") as store:
         traces = list(store.recorded())
     assert all(0 < trace.thinking_tokens <= 48 and trace.probes for trace in traces)
+
+
+async def test_llama_cpp_and_vllm_agree_on_fifty_traces(vllm: Model, tmp_path: Path) -> None:
+    """Given the same token ids: the same likeliest tokens, and every probe's answer and certainty."""
+    async with open_model(sessions=2, threads=1) as model:
+        traces = await save(model.engine, tmp_path / "run", sessions=2)
+        there = await read(model.engine, traces)
+    assert len(traces) == 50
+    assert_parity(await read(engine_of(vllm), traces), there)

@@ -17,7 +17,7 @@ from tests.lab.runs import plausible
 from tests.lab.test_cli_lab import count, stopped_midway
 from tests.support import command
 
-SMALL = ("--questions", "2", "--seeds", "1", "--budget", "64")
+SMALL = ("--questions", "14", "--seeds", "1", "--budget", "96")  # more than think at once: Ctrl-C comes midway
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("runs") / "demo"
     code, said = stopped_midway(folder, signal.SIGINT, "demo", *SMALL)
     assert code == 130
-    assert said == f"Interrupted: {count(folder)} of 2 traces are in {folder}. The same command goes on from here.\n"
+    assert said == f"Interrupted: {count(folder)} of 14 traces are in {folder}. The same command goes on from here.\n"
     assert not (folder / "report" / "made.json").exists()
     done = command("demo", *SMALL, "--out", str(folder))
     assert done.returncode == 0, done.stderr
@@ -41,7 +41,7 @@ def times(folder: Path) -> dict[Path, int]:
 def test_the_demo_shows_a_table_a_picture_and_a_page(demo: tuple[Path, str]) -> None:
     folder, out = demo
     assert "arithmetic problems, 1 times each" in out
-    assert f"2 of 2 traces are in {folder}" in out
+    assert f"14 of 14 traces are in {folder}" in out
     for name in ("baseline", "CGR 0.96", "CGR 0.97", "CGR 0.98", "CGR 0.99"):
         assert f"\n{name} " in out
     shown, page = out.splitlines()[-2:]
@@ -60,7 +60,7 @@ def test_the_second_call_makes_nothing_anew_and_loads_no_model(demo: tuple[Path,
     modules = {line.rsplit("|", 1)[1].strip().split(".")[0] for line in done.stderr.splitlines() if "|" in line}
     assert "cgr" in modules
     assert not modules & {"xllamacpp", "datasets"}
-    assert f"2 of 2 traces are in {folder}, 0 of them new." in done.stdout
+    assert f"14 of 14 traces are in {folder}, 0 of them new." in done.stdout
     assert done.stdout.split("\n\n")[2:] == first.split("\n\n")[2:]
 
 
@@ -76,9 +76,9 @@ def test_json_is_one_object_and_nothing_else(demo: tuple[Path, str]) -> None:
 
 def test_another_budget_into_the_same_folder_is_refused(demo: tuple[Path, str]) -> None:
     folder, _ = demo
-    done = command("demo", *SMALL[:-1], "96", "--out", str(folder))
+    done = command("demo", *SMALL[:-1], "64", "--out", str(folder))
     assert done.returncode == 2
-    assert "budget is 64 there and 96 here" in done.stderr
+    assert "budget is 96 there and 64 here" in done.stderr
     assert f"remove {folder}" in done.stderr
 
 

@@ -1,7 +1,7 @@
 """Attention for models whose heads share keys and values, under a mask.
 
-The library copies keys and values for every head in that case, which costs more than the attention itself. Here the heads that
-share them are asked together, as if they were further queries: nothing is copied.
+The library copies keys and values for every head in that case, which costs more than the attention itself. Here the heads
+that share them are asked together, as if they were further queries: nothing is copied.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""All cuts of a trace asked together: the trace is read once, and every cut's suffix is kept in places before it.
+"""All cuts of a trace asked in one forward pass: the trace is read once, and every cut's suffix is kept in places before it.
 
 Each suffix has the positions that it would have after its own cut, and a mask that shows it the trace up to there and
-itself, never its siblings. A few neighbouring cuts share a pass, so that early ones need not look past a trace that they
-may not see; each further token of the answers takes one pass for all.
+itself, never its siblings. Each further token of the answers takes one pass for all.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from cgr.engines.torch_words import Words
 PLAIN = 8192  # tokens that are read in one pass, without a mask
 SEEN = 1 << 24  # numbers in a mask at most
 QUERIES = 1024
-NEIGHBOURS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ class Packing:
         answers = [Answer(asked.suffix, asked.limit, asked.done, asked.control, self.words) for _ in cuts]
         places = _Places(self.rows, self.before, [asked.prompt + cut for cut in cuts])
         asking = list(range(len(cuts)))
-        logits = torch.cat([places.read(near, [asked.suffix] * len(near)) for near in batched(asking, NEIGHBOURS)])
+        logits = places.read(asking, [asked.suffix] * len(cuts))
         while True:
             read = Distributions.of(logits.to(self.rows.exact), asked.top)
             going = [place for place, one in enumerate(asking) if not answers[one].take(read, place)]
@@ -86,10 +84,6 @@ class Packing:
             if not asking:
                 return answers
             logits = places.read(asking, [[read.tokens[place]] for place in going])
-
-
-def batched(items: Sequence[int], size: int) -> list[Sequence[int]]:
-    return [items[first : first + size] for first in range(0, len(items), size)]
 
 
 class _Places:
