@@ -34,10 +34,10 @@ def _over_budget(panel: plt.Axes, columns: Columns) -> None:
     decided = [at_budget(columns, int(step)) for step in steps]
     panel.plot(steps, [d.right.mean() for d in decided], color=BLUE)
     panel.plot(steps, [d.certainty.mean() for d in decided], color=ORANGE)
-    panel.annotate("accuracy", (steps[-1], decided[-1].right.mean()), color=BLUE, ha="right", va="bottom")
-    panel.annotate(
-        "mean certainty", (steps[len(steps) // 3], decided[len(steps) // 3].certainty.mean()), color=ORANGE, va="top"
-    )
+    lines = (("accuracy", BLUE, decided[-1].right.mean(), -8), ("mean certainty", ORANGE, decided[-1].certainty.mean(), 4))
+    for text, color, height, shift in lines:  # one above its line, one below
+        panel.annotate(text, (steps[-1], height), xytext=(0, shift), textcoords="offset points", color=color, ha="right",
+                       va="bottom" if shift > 0 else "top")  # fmt: skip
     panel.set(title="With a smaller budget", xlabel="thinking tokens", ylim=(0, 1))
 
 
