@@ -142,6 +142,7 @@ def _config(shape: Shape, end: int) -> dict[str, object]:
         "bos_token_id": None,
         "eos_token_id": end,
         "pad_token_id": end,
+        "cgr": {"interval": INTERVAL, "budget": BUDGET, "max_answer_tokens": MAX_ANSWER_TOKENS},
     }
 
 
