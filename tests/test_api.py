@@ -8,6 +8,7 @@ from importlib.metadata import version
 import cgr
 
 PUBLIC = [
+    "GIVE_UP",
     "GO_ON",
     "STOP",
     "CgrError",

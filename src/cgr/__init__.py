@@ -9,13 +9,14 @@ never becomes sure.
 from cgr.drive import Decided, Event, Probed, Thinking
 from cgr.errors import CgrError
 from cgr.records import Decision, Probe, Question, Token, Trace
-from cgr.rules import GO_ON, STOP, KeepThinking, Rule, Seen, known_rules, next_multiple, rule
+from cgr.rules import GIVE_UP, GO_ON, STOP, KeepThinking, Rule, Seen, known_rules, next_multiple, rule
 from cgr.settings import Settings
 from cgr.solve import Model, Solution, asolve, open_model, solve
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "GIVE_UP",
     "GO_ON",
     "STOP",
     "CgrError",

@@ -6,12 +6,14 @@ that share them are asked together, as if they were further queries: nothing is 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 NAME = "cgr_grouped"
+Block = tuple[int, int, int]
 UNUSUAL = ("position_bias", "s_aux", "softcap", "cache")  # what only the library's own way knows how to treat
 
 
@@ -35,18 +37,35 @@ def grouped(
     attention_mask: torch.Tensor | None,
     *,
     scaling: float | None = None,
+    blocks: Sequence[Block] | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
+    """`blocks`: queries that see no further than this, one stretch after the other; without them all see everything that
+    the mask shows."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    batch, heads, places, features = query.shape
-    shared = key.shape[1]
-    if attention_mask is None or heads == shared or any(kwargs.get(name) is not None for name in UNUSUAL):
+    if attention_mask is None or any(kwargs.get(name) is not None for name in UNUSUAL):
         found: tuple[torch.Tensor, None] = sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, **kwargs
         )
         return found
-    queries = query.reshape(batch, shared, heads // shared * places, features)
-    mask = attention_mask.repeat(1, 1, heads // shared, 1)
-    seen = scaled_dot_product_attention(queries, key, value, attn_mask=mask, scale=scaling)
-    return seen.reshape(batch, heads, places, -1).transpose(1, 2).contiguous(), None
+    if blocks is None:
+        return _attend(query, key, value, attention_mask, scaling).transpose(1, 2).contiguous(), None
+    seen = [
+        _attend(
+            query[:, :, first:last], key[:, :, :upto], value[:, :, :upto], attention_mask[..., first:last, :upto], scaling
+        )
+        for first, last, upto in blocks
+    ]
+    return torch.cat(seen, 2).transpose(1, 2).contiguous(), None
+
+
+def _attend(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, scaling: float | None
+) -> torch.Tensor:
+    batch, heads, places, features = query.shape
+    sharing = heads // key.shape[1]
+    if sharing > 1:
+        query, mask = query.reshape(batch, -1, sharing * places, features), mask.repeat(1, 1, sharing, 1)
+    seen = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling)
+    return seen.reshape(batch, heads, places, -1)

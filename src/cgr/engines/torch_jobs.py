@@ -136,17 +136,16 @@ class Distributions:
 
     @classmethod
     def of(cls, logits: torch.Tensor, top: int = TOP) -> Distributions:
-        """Of logits [place, token]: the softmax at temperature 1, in double precision; entropy in bits."""
-        best, chosen = logits.max(-1, keepdim=True)
+        """Of logits [place, token]: the softmax at temperature 1, summed in double precision; entropy in bits."""
         values, ids = logits.topk(min(top, logits.shape[-1]), dim=-1)
-        below = (logits - best).double()
+        below = (logits - values[:, :1]).float()
         weights = below.exp()
-        total = weights.sum(-1, keepdim=True)
-        mean = (weights * below.clamp_(min=-1e4)).sum(-1, keepdim=True) / total
-        logprobs = (values - best).double() - total.log()
+        total = weights.sum(-1, keepdim=True, dtype=torch.float64)
+        mean = (weights * below).nansum(-1, keepdim=True, dtype=torch.float64) / total  # of -inf there is none
+        logprobs = (values - values[:, :1]).double() - total.log()
         likeliest = [list(zip(*pair, strict=True)) for pair in zip(ids.tolist(), logprobs.tolist(), strict=True)]
         entropy = (total.log() - mean) / math.log(2)
-        return cls(chosen[:, 0].tolist(), (-total.log())[:, 0].tolist(), likeliest, entropy[:, 0].tolist())
+        return cls(ids[:, 0].tolist(), logprobs[:, 0].tolist(), likeliest, entropy[:, 0].tolist())
 
 
 class Answer:

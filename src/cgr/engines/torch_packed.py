@@ -1,4 +1,4 @@
-"""All cuts of a trace asked in one forward pass: the trace is read once, and every cut's suffix is kept in places before it.
+"""All cuts of a trace asked in one forward pass: the trace is read once, and the suffixes of all cuts are kept before it.
 
 Each suffix has the positions that it would have after its own cut, and a mask that shows it the trace up to there and
 itself, never its siblings. Each further token of the answers takes one pass for all.
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from cgr.engines.base import Answered, Done
+from cgr.engines.torch_attention import Block
 from cgr.engines.torch_batch import CHUNK
 from cgr.engines.torch_jobs import TOP, Answer, Distributions
 from cgr.engines.torch_rows import Rows
@@ -21,6 +22,7 @@ from cgr.engines.torch_words import Words
 PLAIN = 8192  # tokens that are read in one pass, without a mask
 SEEN = 1 << 24  # numbers in a mask at most
 QUERIES = 1024
+NEIGHBOURS, BLOCKS = 4, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,37 +89,47 @@ class Packing:
 
 
 class _Places:
-    """What is kept before the trace: whose each token is, and the position that it has."""
+    """What is kept before the trace, from its beginning backward: whose each token is, and the position that it has."""
 
     def __init__(self, rows: Rows, count: int, bases: Sequence[int]) -> None:
         self.rows, self.count, self.bases = rows, count, bases
         self._lengths = [0] * len(bases)
-        self._used = 0
+        self._first = count
         self._owners = torch.full((count,), -1, device=rows.device)
         self._positions = torch.zeros(count, dtype=torch.long, device=rows.device)
 
     def read(self, cuts: Sequence[int], tokens: Sequence[Sequence[int]]) -> torch.Tensor:
         """One pass over the next tokens of these cuts, as many of each; logits [cut, token]."""
-        width, first = len(tokens[0]), self._used
-        self._used += len(cuts) * width
-        fresh = slice(first, self._used)
-        device = self.rows.device
+        width, device = len(tokens[0]), self.rows.device
+        fresh = slice(self._first - len(cuts) * width, self._first)
+        self._first = fresh.start
         starts = torch.tensor([self.bases[cut] + self._lengths[cut] for cut in cuts], device=device)
         self._owners[fresh] = torch.tensor(cuts, device=device).repeat_interleave(width)
         self._positions[fresh] = (starts[:, None] + torch.arange(width, device=device)).flatten()
         for cut in cuts:
             self._lengths[cut] += width
-        upto = self.count + max(self.bases[cut] for cut in cuts)
+        blocks = self._blocks(cuts, width)
+        upto = self._first + blocks[-1][2]
         ids = torch.tensor([[token for one in tokens for token in one]], device=device)
-        places = torch.arange(first, self._used, device=device)[None]
+        places = torch.arange(fresh.start, fresh.stop, device=device)[None]
         keep = torch.arange(width - 1, len(cuts) * width, width, device=device)
         mask = self.rows.hiding(self._hidden(fresh, upto))
-        return self.rows.forward([0], ids, self._positions[None, fresh], places, mask, upto, keep)[0]
+        positions = self._positions[None, fresh]
+        return self.rows.forward([0], ids, positions, places, mask, upto, keep, self._first, blocks)[0]
+
+    def _blocks(self, cuts: Sequence[int], width: int) -> list[Block]:
+        """Neighbouring cuts look at the trace as far as the last of them may: half of it is spared that way."""
+        size = max(NEIGHBOURS, -(-len(cuts) // BLOCKS))
+        before = self.count - self._first
+        return [
+            (first * width, min(first + size, len(cuts)) * width, before + self.bases[cuts[first : first + size][-1]])
+            for first in range(0, len(cuts), size)
+        ]
 
     def _hidden(self, fresh: slice, upto: int) -> torch.Tensor:
         """As [1, 1, query, place]: the siblings, what comes later, and the trace after the cut."""
         owners, positions = self._owners[fresh, None], self._positions[fresh, None]
         bases = torch.tensor(self.bases, device=owners.device)[owners]
-        apart = (self._owners != owners) | (self._positions > positions)
+        apart = (self._owners[self._first :] != owners) | (self._positions[self._first :] > positions)
         trace = torch.arange(upto - self.count, device=owners.device) >= bases
         return torch.cat([apart, trace], -1)[None, None]

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from cgr.engines.torch_attention import NAME, Block
+
 LEAST = 256  # tokens that a row has room for at first
 
 
@@ -84,6 +86,7 @@ class Rows:
         self.kinds: tuple[str, ...] = tuple(dict.fromkeys(getattr(config, "layer_types", None) or ()))
         self.window = window
         self._cache = Cache(layers=[Layer(self) for _ in range(config.num_hidden_layers)])
+        self._takes_blocks = config._attn_implementation == NAME
         self._lowest = torch.finfo(self.dtype).min
         self._places = torch.arange(0, device=self.device)
 
@@ -133,6 +136,7 @@ class Rows:
         upto: int,
         keep: int | torch.Tensor,
         start: int = 0,
+        blocks: Sequence[Block] | None = None,
     ) -> torch.Tensor:
         """One pass of the model, with everything said: what each token is, where it stands, where it is kept, what it sees.
         Without a mask each sees what comes before it, by the model's own and fastest way: for a first reading only."""
@@ -148,6 +152,7 @@ class Rows:
             past_key_values=self._cache,
             use_cache=True,
             logits_to_keep=keep,
+            **({"blocks": blocks} if blocks and self._takes_blocks else {}),
         )
         logits: torch.Tensor = found.logits
         return logits
