@@ -20,10 +20,10 @@ import torch
 
 from cgr.engines.base import Sampling
 from cgr.engines.transformers import TransformersEngine, TransformersOptions
+from cgr.probing import ProbeSpec
 
 EMBEDDED = str(files("cgr.model") / "hf")
 QUESTION = "Start with x=864. Apply x=(8x+97) mod 1000, 2 times. Find x."
-PREFIX = "Final Answer: \\boxed{"
 Clock = Callable[[], float]
 TEMPERATURE, CUTS, TIMED_CUTS = 0.6, 32, 4
 
@@ -114,7 +114,8 @@ async def _packed_costs(
     engine: TransformersEngine, lengths: Sequence[int], cuts: int, limit: int, rounds: int, clock: Clock
 ) -> dict[int, dict[str, float]]:
     prompt = await engine.prompt(QUESTION)
-    suffix = await engine.encode(PREFIX)
+    spec = ProbeSpec(max_answer_tokens=limit)
+    suffix = await engine.encode(spec.prefix)
     text = await engine.encode(" ".join(str(number) for number in range(max(lengths))))
     found: dict[int, dict[str, float]] = {}
     for length in lengths:
@@ -124,7 +125,7 @@ async def _packed_costs(
         for _ in range(rounds):
             once.append(timed(clock, prefill, engine.loaded.model, [*prompt, *trace]))
             began = clock()
-            await engine.probe_many(prompt, trace, places, suffix, limit, lambda tokens: False)
+            await engine.probe_many(prompt, trace, places, suffix, limit, spec.done())
             packed.append(clock() - began)
         naive = [
             timed(clock, prefill, engine.loaded.model, [*prompt, *trace[:place], *suffix])
