@@ -113,7 +113,7 @@ def _between(points: Sequence[tuple[int, float]], cut: int) -> float:
 
 
 async def growth(bench: Bench, name: str, ids: Sequence[int], places: Sequence[int], results: Results) -> None:
-    """A probe's cost after more and more tokens, all of them cached but the last one."""
+    """A probe's cost after more and more tokens, all of them cached but the last one: it may grow half as fast as they do."""
     suffix, session, found, start = await bench.suffix(), await bench.session(len(ids) + 8), [], 0
     try:
         for place in places:
@@ -126,4 +126,4 @@ async def growth(bench: Bench, name: str, ids: Sequence[int], places: Sequence[i
     results.curves[f"{name}, a probe"] = found
     grown, longer = found[-1]["seconds"] / found[0]["seconds"], places[-1] / places[0]
     what = f"a probe after {places[-1]:,} tokens over one after {places[0]:,} ({longer:.0f} times the tokens)"
-    results.rows.append(Row(what, name, grown, detail={"answer_tokens": SPEC.max_answer_tokens}, hold=longer / 2))
+    results.rows.append(Row(what, name, grown, detail={"answer_tokens": SPEC.max_answer_tokens}, hold=(1 + longer) / 2))
