@@ -113,7 +113,7 @@ def _between(points: Sequence[tuple[int, float]], cut: int) -> float:
 
 
 async def growth(bench: Bench, name: str, ids: Sequence[int], places: Sequence[int], results: Results) -> None:
-    """A probe's cost after more and more tokens, all of them cached but the last one: it may grow half as fast as they do."""
+    """A probe's cost after more and more tokens, all cached but the last one: it may grow half as fast as they."""
     suffix, session, found, start = await bench.suffix(), await bench.session(len(ids) + 8), [], 0
     try:
         for place in places:
