@@ -59,16 +59,6 @@ def test_draws_follow_the_distribution() -> None:
     assert torch.bincount(colder, minlength=5)[3] > torch.bincount(drawn, minlength=5)[3]
 
 
-def test_temperature_zero_is_greedy_in_mixed_company() -> None:
-    import torch
-
-    from cgr.engines.torch_sampling import draw
-
-    logits = torch.tensor([[0.0, 1.0, 0.5]] * 2)
-    found = draw(logits, torch.tensor([0.0, 1.0], dtype=torch.float64), None, [0.999999, 0.999999])
-    assert found.tolist() == [1, 2]
-
-
 @pytest.mark.parametrize(("top_p", "allowed"), [(0.35, {3}), (0.6, {3, 4}), (0.95, {1, 3, 4, 0}), (1.0, {0, 1, 3, 4})])
 def test_top_p_keeps_the_fewest_that_reach_it(top_p: float, allowed: set[int]) -> None:
     import torch

@@ -40,8 +40,8 @@ def grouped(
     blocks: Sequence[Block] | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """`blocks`: queries that see no further than this, one stretch after the other; without them all see everything that
-    the mask shows."""
+    """`blocks`: queries that see no further than this, one stretch after the other. With no blocks in it nothing is hidden;
+    if it is not given, all see what the mask shows."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     if attention_mask is None or any(kwargs.get(name) is not None for name in UNUSUAL):
@@ -49,8 +49,9 @@ def grouped(
             module, query, key, value, attention_mask, scaling=scaling, **kwargs
         )
         return found
-    if blocks is None:
-        return _attend(query, key, value, attention_mask, scaling).transpose(1, 2).contiguous(), None
+    if not blocks:
+        mask = attention_mask if blocks is None else None
+        return _attend(query, key, value, mask, scaling).transpose(1, 2).contiguous(), None
     seen = [
         _attend(
             query[:, :, first:last], key[:, :, :upto], value[:, :, :upto], attention_mask[..., first:last, :upto], scaling
@@ -61,11 +62,12 @@ def grouped(
 
 
 def _attend(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, scaling: float | None
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, scaling: float | None
 ) -> torch.Tensor:
     batch, heads, places, features = query.shape
     sharing = heads // key.shape[1]
     if sharing > 1:
-        query, mask = query.reshape(batch, -1, sharing * places, features), mask.repeat(1, 1, sharing, 1)
+        query = query.reshape(batch, -1, sharing * places, features)
+        mask = mask.repeat(1, 1, sharing, 1) if mask is not None else None
     seen = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling)
     return seen.reshape(batch, heads, places, -1)

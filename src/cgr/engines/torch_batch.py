@@ -33,7 +33,7 @@ class Batch:
         self.rows = rows
         self._requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
         self._jobs: list[Job] = []
-        self._free = list(reversed(range(sessions)))
+        self._sessions, self._free = sessions, list(reversed(range(sessions)))
         self._waiting: deque[Opened] = deque()
         self._owed = 0  # answers that will soon be followed by another request
         self._manner: Manner | None = None
@@ -46,6 +46,11 @@ class Batch:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="cgr-decode", daemon=True)
                 self._thread.start()
+
+    def forget(self) -> None:
+        """Give the memory back, unless somebody still thinks: for that thread to do."""
+        if len(self._free) == self._sessions:
+            self.rows.forget()
 
     def _run(self) -> None:
         """Work until nothing comes for a while. However this ends, nobody is left waiting."""

@@ -201,13 +201,14 @@ Request = Job | Alone | Opened | Released
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Manner:
-    """How the thinkers in a batch are sampled: tensors that only change when the batch does."""
+    """How the thinkers in a batch are sampled: tensors that only change when the batch does. Temperature 0 is greedy."""
 
     jobs: list[Thinking]
     temperature: torch.Tensor
     top_p: torch.Tensor | None
     banned: tuple[torch.Tensor, torch.Tensor] | None
-    greedy: bool
+    greedy: torch.Tensor | None
+    all_greedy: bool
     logprobs: bool
 
     @classmethod
@@ -215,12 +216,14 @@ class Manner:
         banned = [(number, token) for number, job in enumerate(jobs) for token in job.banned]
         pairs = torch.tensor(banned, device=device).T if banned else None
         top_p = [job.top_p for job in jobs]
+        greedy = [job.temperature == 0 for job in jobs]
         return cls(
             jobs,
-            torch.tensor([job.temperature for job in jobs], dtype=torch.float64, device=device),
+            torch.tensor([job.temperature or 1.0 for job in jobs], dtype=torch.float64, device=device),
             torch.tensor(top_p, dtype=torch.float64, device=device) if min(top_p) < 1 else None,
             (pairs[0], pairs[1]) if pairs is not None else None,
-            all(job.temperature == 0 for job in jobs),
+            torch.tensor(greedy, device=device) if any(greedy) else None,
+            all(greedy),
             any(job.logprobs for job in jobs),
         )
 
@@ -231,13 +234,16 @@ class Manner:
         if self.banned is not None:
             logits = logits.clone()
             logits[self.banned] = -torch.inf
-        if self.greedy:
-            chosen = logits.argmax(-1)
-        else:
-            chosen = draw(logits, self.temperature, self.top_p, [job.uniform() for job in self.jobs])
+        chosen = self._chosen(logits)
         tokens: list[int] = chosen.tolist()
         if not self.logprobs:
             return tokens, [math.nan] * len(tokens), [math.nan] * len(tokens)
         found = raw.double().log_softmax(-1)
         tops = found.topk(min(TOP_MEAN, found.shape[-1]), dim=-1).values.mean(-1)
         return tokens, found.gather(-1, chosen[:, None])[:, 0].tolist(), tops.tolist()
+
+    def _chosen(self, logits: torch.Tensor) -> torch.Tensor:
+        if self.all_greedy:
+            return logits.argmax(-1)
+        drawn = draw(logits, self.temperature, self.top_p, [job.uniform() for job in self.jobs])
+        return drawn if self.greedy is None else torch.where(self.greedy, logits.argmax(-1), drawn)

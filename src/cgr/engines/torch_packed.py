@@ -22,7 +22,7 @@ from cgr.engines.torch_words import Words
 PLAIN = 8192  # tokens that are read in one pass, without a mask
 SEEN = 1 << 24  # numbers in a mask at most
 QUERIES = 1024
-NEIGHBOURS, BLOCKS = 4, 4
+NEIGHBOURS, BLOCKS = 16, 8  # queries that look equally far, at least, and such groups, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,7 @@ class Packing:
         self.rows.make_room(1, self.before + self.end)
         self._read_trace()
         found = [answer for group in self.groups for answer in self._ask(group)]
+        self.rows.forget()
         seconds = (time.perf_counter() - began) / len(found)
         starts = [0, *(self.asked.prompt + cut for cut in self.asked.cuts)]
         return [
@@ -119,7 +120,7 @@ class _Places:
 
     def _blocks(self, cuts: Sequence[int], width: int) -> list[Block]:
         """Neighbouring cuts look at the trace as far as the last of them may: half of it is spared that way."""
-        size = max(NEIGHBOURS, -(-len(cuts) // BLOCKS))
+        size = max(-(-NEIGHBOURS // width), -(-len(cuts) // BLOCKS))
         before = self.count - self._first
         return [
             (first * width, min(first + size, len(cuts)) * width, before + self.bases[cuts[first : first + size][-1]])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -71,9 +72,9 @@ class Layer:
 
 
 class Rows:
-    """Rows of keys and values for a model, which grow as they are needed."""
+    """Rows of keys and values for a model, which grow as they are needed; `most`: rows, and places in each, in the end."""
 
-    def __init__(self, model: Any, *, most: int, window: int | None = None) -> None:
+    def __init__(self, model: Any, *, most: tuple[int, int], window: int | None = None) -> None:
         from transformers.cache_utils import Cache, CacheLayerMixin
 
         CacheLayerMixin.register(Layer)
@@ -89,13 +90,22 @@ class Rows:
         self._takes_blocks = config._attn_implementation == NAME
         self._lowest = torch.finfo(self.dtype).min
         self._places = torch.arange(0, device=self.device)
+        self._nothing = torch.zeros(1, 1, 1, 1, dtype=self.dtype, device=self.device)  # a mask that hides nothing
+        self._view = lru_cache(maxsize=16)(self._views)  # a batch stays the same for many passes
 
     def make_room(self, count: int, room: int) -> None:
-        """At least so many rows of so many places. Room doubles, so that growing costs little in the long run."""
-        self.count = max(self.count, count)
+        """At least so many rows of so many places. Both double, so that growing costs little in the long run."""
+        if count > self.count:
+            self.count = max(count, min(2 * self.count, self.most[0]))
         if room > self.room:
-            self.room = max(room, min(max(2 * self.room, LEAST), self.most))
+            self.room = max(room, min(max(2 * self.room, LEAST), self.most[1]))
             self._places = torch.arange(self.room, device=self.device)
+
+    def forget(self) -> None:
+        """Give the memory back."""
+        self.count = self.room = 0
+        for layer in self._cache.layers:
+            layer.keys = layer.values = None
 
     def feed(
         self, rows: Sequence[int], starts: Sequence[int], tokens: Sequence[Sequence[int]], keep: int = 1
@@ -116,6 +126,8 @@ class Rows:
             ]
         both = torch.tensor([ids, positions], device=self.device)
         upto = max(starts) + width
+        if width == 1 and min(starts) == max(starts) and self._takes_blocks and self.window is None:
+            return self.forward(rows, both[0], both[1], both[1], self._nothing, upto, keep, blocks=())
         return self.forward(rows, both[0], both[1], both[1], self.mask(both[1], upto), upto, keep)
 
     def mask(self, positions: torch.Tensor, upto: int) -> torch.Tensor:
@@ -140,11 +152,8 @@ class Rows:
     ) -> torch.Tensor:
         """One pass of the model, with everything said: what each token is, where it stands, where it is kept, what it sees.
         Without a mask each sees what comes before it, by the model's own and fastest way: for a first reading only."""
-        first, last = rows[0], rows[-1]
-        index = torch.tensor(rows, device=self.device)
-        together = last - first == len(rows) - 1
-        flat = (places + index[:, None] * self.room).flatten()
-        self.now = Pass(slice(first, last + 1) if together else index, flat, start, upto, ids.shape[1])
+        view, offsets = self._view(tuple(rows), self.room)
+        self.now = Pass(view, (places + offsets).flatten(), start, upto, ids.shape[1])
         found = self.model(
             input_ids=ids,
             position_ids=positions,
@@ -152,10 +161,16 @@ class Rows:
             past_key_values=self._cache,
             use_cache=True,
             logits_to_keep=keep,
-            **({"blocks": blocks} if blocks and self._takes_blocks else {}),
+            **({"blocks": blocks} if blocks is not None and self._takes_blocks else {}),
         )
         logits: torch.Tensor = found.logits
         return logits
+
+    def _views(self, rows: tuple[int, ...], room: int) -> tuple[slice | torch.Tensor, torch.Tensor]:
+        """How to look at these rows, without a copy where they lie together, and where each begins."""
+        index = torch.tensor(rows, device=self.device)
+        together = rows[-1] - rows[0] == len(rows) - 1
+        return slice(rows[0], rows[-1] + 1) if together else index, index[:, None] * room
 
     def _masks(self, mask: torch.Tensor, positions: torch.Tensor) -> Any:
         """Models whose layers differ want a mask for each kind of layer."""

@@ -56,17 +56,13 @@ class Chance:
 
 
 def draw(logits: torch.Tensor, temperature: torch.Tensor, top_p: torch.Tensor | None, chance: list[float]) -> torch.Tensor:
-    """A token for each row: temperature, then top-p, then the inverse of the distribution by token id, all in doubles. A
-    temperature of 0 is greedy."""
-    greedy = temperature == 0
-    scaled = logits.double() / torch.where(greedy, 1.0, temperature)[:, None]
-    probabilities = torch.softmax(scaled, -1)
+    """A token for each row: temperature, then top-p, then the inverse of the distribution by token id, all in doubles."""
+    probabilities = torch.softmax(logits.double() / temperature[:, None], -1)
     if top_p is not None:
         probabilities = _nucleus(probabilities, top_p)
     summed = probabilities.cumsum(-1)
     target = torch.tensor(chance, dtype=torch.float64, device=logits.device)[:, None] * summed[:, -1:]
-    found = torch.searchsorted(summed, target, right=True)[:, 0].clamp_(max=logits.shape[-1] - 1)
-    return torch.where(greedy, logits.argmax(-1), found)
+    return torch.searchsorted(summed, target, right=True)[:, 0].clamp_(max=logits.shape[-1] - 1)
 
 
 def _nucleus(probabilities: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:

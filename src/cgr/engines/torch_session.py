@@ -76,6 +76,9 @@ class TransformersSession:
 
     async def think(self, tokens: int, *, ban_end: bool = False, on_text: OnText | None = None) -> Stretch:
         start = len(self.trace)
+        if on_text:
+            for _, text in list(self._ahead)[:tokens]:
+                on_text(text)
         if len(self._ahead) < tokens and not self._over:
             if self._length + tokens > self.habits.context:
                 raise DoesNotFit("The model's context is full.", "Lower the budget, or use a model with more context.")
@@ -110,8 +113,6 @@ class TransformersSession:
         if on_text is None:
             return None
         loop = asyncio.get_running_loop()
-        for _, text in list(self._ahead)[:tokens]:
-            on_text(text)
         left = tokens - len(self._ahead)
 
         def hear(freed: Sequence[Pair]) -> None:

@@ -130,14 +130,19 @@ class TransformersEngine:
             return []
         control = frozenset[int]() if top else self.control
         asked = Packed([*prompt, *trace], len(prompt), cuts, suffix, limit, done, control, max(top, TOP))
-        packing = Packing(Rows(self.loaded.model, most=1 << 62), self.words, asked)
+        packing = Packing(Rows(self.loaded.model, most=(1, 0)), self.words, asked)
         alone = Alone(packing.answers)
         found: list[Answered] = await ask(self.batch, alone, alone.future)
         return found
 
     async def close(self) -> None:
-        """Forget what was read; the model stays, and so may be used again."""
-        self._batch = None
+        """Give back the memory of sessions; the model stays, and may be used again."""
+        from cgr.engines.torch_jobs import Alone
+        from cgr.engines.torch_session import ask
+
+        if self._batch is not None:
+            alone = Alone(self._batch.forget)
+            await ask(self._batch, alone, alone.future)
 
     @property
     def batch(self) -> Batch:
@@ -145,7 +150,8 @@ class TransformersEngine:
         from cgr.engines.torch_rows import Rows
 
         if self._batch is None:
-            rows = Rows(self.loaded.model, most=self.context, window=self.loaded.window)
+            most = self.options.sessions, self.context
+            rows = Rows(self.loaded.model, most=most, window=self.loaded.window)
             self._batch = Batch(rows, self.options.sessions)
         return self._batch
 
