@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 import codecs
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import httpx
-
 from cgr.engines.base import TOP_MEAN, Sampling
+from cgr.engines.loopback import HungUp, Loopback, Lost, Reply
 from cgr.errors import DoesNotFit, EngineError
 from cgr.records import Token
 
 TOP = 5
 T = TypeVar("T")
 TRIES, PAUSE = 4, 0.05
-HUNG_UP = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, httpx.ConnectError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +37,7 @@ class Wire:
     """A client of one server. Not shared between event loops."""
 
     def __init__(self, address: str, key: str) -> None:
-        headers = {"Authorization": f"Bearer {key}"}
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
-        timeout = httpx.Timeout(None, connect=10.0)
-        self._client = httpx.AsyncClient(
-            base_url=address,
-            headers=headers,
-            timeout=timeout,
-            limits=limits,
-            trust_env=False,
-            verify=address.startswith("https:"),
-        )
+        self._client = Loopback(address, key)
 
     async def tokenize(self, text: str, *, add_special: bool = False) -> tuple[int, ...]:
         body = {"content": text, "add_special": add_special, "parse_special": True}
@@ -59,18 +47,24 @@ class Wire:
         return _field(await self.post("/detokenize", {"tokens": list(ids)}), "content", str)
 
     async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        try:
-            return _read(await self._send(path, body))
-        except httpx.HTTPError as error:
-            raise _lost(error) from error
+        async with self._asked(path, body) as reply:
+            return await _read(reply)
 
-    async def _send(self, path: str, body: dict[str, Any], *, stream: bool = False) -> httpx.Response:
-        """Send, and again on a new connection if the server hung up before it said anything: a kept connection may be
+    @asynccontextmanager
+    async def _asked(self, path: str, body: dict[str, Any]) -> AsyncIterator[Reply]:
+        """Ask, and again on a new connection if the server hung up before it said anything: a kept connection may be
         closed just as it is used. Asking twice is safe, since the same request has the same reply."""
+        async with AsyncExitStack() as stack:
+            try:
+                yield await self._send(stack, path, body)
+            except Lost as error:
+                raise EngineError(f"The server was lost: {error}.", "Start again.") from error
+
+    async def _send(self, stack: AsyncExitStack, path: str, body: dict[str, Any]) -> Reply:
         for attempt in range(TRIES):
             try:
-                return await self._client.send(self._client.build_request("POST", path, json=body), stream=stream)
-            except HUNG_UP:
+                return await stack.enter_async_context(self._client.post(path, body))
+            except HungUp:
                 if attempt == TRIES - 1:
                     raise
                 await asyncio.sleep(PAUSE * 2**attempt)
@@ -83,20 +77,14 @@ class Wire:
     @asynccontextmanager
     async def stream(self, body: dict[str, Any]) -> AsyncIterator[AsyncIterator[Piece]]:
         """A completion as it comes. Leaving the context closes the stream, which cancels it on the server."""
-        try:
-            response = await self._send("/completion", body | {"stream": True}, stream=True)
-            try:
-                if response.is_error:
-                    await response.aread()
-                    _read(response)
-                yield _pieces(response)
-            finally:
-                await response.aclose()
-        except httpx.HTTPError as error:
-            raise _lost(error) from error
+        async with self._asked("/completion", body | {"stream": True}) as reply:
+            if reply.head.is_error:
+                await _read(reply)
+            async with aclosing(_pieces(reply)) as pieces:
+                yield pieces
 
     async def close(self) -> None:
-        await self._client.aclose()
+        await self._client.close()
 
 
 def thinking_body(
@@ -125,15 +113,16 @@ def probe_body(prompt: Sequence[int], limit: int, slot: int, top: int = 0) -> di
     return body | {"n_probs": max(TOP, top), "timings_per_token": True}
 
 
-async def _pieces(response: httpx.Response) -> AsyncIterator[Piece]:
+async def _pieces(reply: Reply) -> AsyncGenerator[Piece, None]:
     rest, decoder = b"", codecs.getincrementaldecoder("utf-8")(errors="replace")
-    async for chunk in response.aiter_raw():
-        *events, rest = (rest + chunk).split(b"\n\n")
-        for event in events:
-            if event.startswith(b"data: ") and event != b"data: [DONE]":
-                yield _piece(_json(event[6:]), decoder)
-            elif event.startswith(b"error: "):
-                raise failure(_json(event[7:]))
+    async with aclosing(reply.parts()) as chunks:
+        async for chunk in chunks:
+            *events, rest = (rest + chunk).split(b"\n\n")
+            for event in events:
+                if event.startswith(b"data: ") and event != b"data: [DONE]":
+                    yield _piece(_json(event[6:]), decoder)
+                elif event.startswith(b"error: "):
+                    raise failure(_json(event[7:]))
 
 
 def _json(data: bytes) -> dict[str, Any]:
@@ -186,9 +175,9 @@ def _token(data: dict[str, Any], decoder: codecs.IncrementalDecoder | None) -> T
     return Token(int(data["id"]), text, float(data["logprob"]), top)
 
 
-def _read(response: httpx.Response) -> dict[str, Any]:
-    data = _json(response.content)
-    if response.is_error:
+async def _read(reply: Reply) -> dict[str, Any]:
+    data = _json(await reply.read())
+    if reply.head.is_error:
         raise failure(data)
     return data
 
@@ -199,7 +188,3 @@ def failure(data: dict[str, Any]) -> EngineError | DoesNotFit:
     if "context" in str(message):
         return DoesNotFit(f"The server ran out of context: {message}.", "Lower --budget, or shorten the question.")
     return EngineError(f"The server refused: {message}.", "Check the model and the options.")
-
-
-def _lost(error: Exception) -> EngineError:
-    return EngineError(f"The server was lost: {type(error).__name__} {error}.".replace(" .", "."), "Start again.")
