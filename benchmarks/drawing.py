@@ -9,6 +9,7 @@ from benchmarks.rows import Results, Row
 from cgr.lab.report.style import BLUE, GREEN, GREY, ORANGE, RED, paper, styled
 
 MOST = 1.6
+SPEED = "tokens per second, "
 
 
 def draw(results: Results, path: Path) -> None:
@@ -17,7 +18,7 @@ def draw(results: Results, path: Path) -> None:
         figure, axes = paper(1, 3, (17, max(4.5, 0.42 * len(held) + 1)), width_ratios=(2.2, 1.5, 1))
         _ratios(axes[0], held)
         _growth(axes[1], results.curves)
-        _speeds(axes[2], results.curves.get("tokens per second", []))
+        _speeds(axes[2], {name: found for name, found in results.curves.items() if name.startswith(SPEED)})
         figure.savefig(path)
 
 
@@ -51,11 +52,16 @@ def _growth(axes: Any, curves: dict[str, list[dict[str, float]]]) -> None:
     axes.set_title("A probe, and reading everything again")
 
 
-def _speeds(axes: Any, found: list[dict[str, float]]) -> None:
-    for place, one in enumerate(found):
-        axes.bar(place - 0.2, one["bare"], 0.38, color=GREY)
-        axes.bar(place + 0.2, one["tokens_per_second"], 0.38, color=GREEN)
-        axes.text(place + 0.2, one["tokens_per_second"], f"{one['ratio']:.2f}", ha="center", va="bottom", fontsize=8)
-    axes.set_xticks(range(len(found)), [f"{one['sessions']:.0f}" for one in found])
-    axes.set_xlabel("sessions (grey: plain requests)")
-    axes.set_title("Tokens a second, embedded")
+def _speeds(axes: Any, engines: dict[str, list[dict[str, float]]]) -> None:
+    labels: list[str] = []
+    for name, found in engines.items():
+        for one in found:
+            place = len(labels)
+            axes.barh(place + 0.2, one["bare"], 0.38, color=GREY)
+            axes.barh(place - 0.2, one["tokens_per_second"], 0.38, color=GREEN)
+            axes.text(one["tokens_per_second"], place - 0.2, f" {one['ratio']:.2f}", va="center", fontsize=8)
+            labels.append(f"{name.removeprefix(SPEED)}, {one['sessions']:.0f}")
+    axes.set_yticks(range(len(labels)), labels, fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlabel("grey: a bare loop, or plain requests")
+    axes.set_title("Tokens a second, embedded, by sessions")

@@ -4,23 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
-from typing import Any
+from typing import cast
 
 from benchmarks.rows import Results, Row
 from benchmarks.subject import SPEC, Bench, read, think_on, timed
+from cgr.drive import Driver
 from cgr.reason import Ask
+from cgr.records import Probe
 
 PROBES = 32
 LONG = 4000
 GRID = 32  # thinking comes in such chunks
 
 
-async def on_the_way(bench: Bench, name: str, length: int, results: Results, *, overlap: bool = False) -> list[int]:
-    """Thinking with 32 probes that never stop (fewer on a short trace), over thinking alone; stretch by stretch in turn, so
-    that whatever else the machine does befalls both. Returns the tokens that were thought."""
+async def on_the_way(bench: Bench, name: str, length: int, results: Results) -> list[int]:
+    """Thinking with 32 probes that never stop (fewer on a short trace), over thinking alone, as the engine does it by
+    itself: probes beside the thinking or in between. Returns the tokens that were thought."""
+    if bench.engine.capabilities.overlaps:
+        return await beside(bench, name, length, results)
+    return await between(bench, name, length, results)
+
+
+async def between(bench: Bench, name: str, length: int, results: Results) -> list[int]:
+    """Stretch by stretch in turn, so that whatever else the machine does befalls both."""
     interval = max(length // PROBES, GRID)
-    plain, asked = [await bench.session(length, overlap=one, seed=5) for one in (False, overlap)]
-    alone, probed = bench.driver(plain), bench.driver(asked, overlap=overlap)
+    plain, asked = [await bench.session(length, seed=5) for _ in range(2)]
+    alone, probed = bench.driver(plain), bench.driver(asked)
     seconds, tokens, probes = [0.0, 0.0], 0, []
     try:
         for at in range(interval, length + 1, interval):
@@ -28,15 +37,47 @@ async def on_the_way(bench: Bench, name: str, length: int, results: Results, *, 
             twice, _ = await timed(think_on(probed, interval))
             asking, probe = await timed(probed.serve(Ask(at)))
             seconds = [seconds[0] + once, seconds[1] + twice + asking]
-            tokens += len(probe.suffix_ids) + probe.decoded  # type: ignore[union-attr]
+            tokens += cost(cast(Probe, probe))
             probes.append({"at": float(at), "probe": asking, "token": once / interval})
     finally:
         await plain.close()
         await asked.close()
-    _row_on_the_way(results, name, length, overlap, seconds[1] / seconds[0], 1 + tokens / length, seconds)
-    if not overlap:
-        results.curves[f"{name}, {length} tokens"] = probes
+    _row_on_the_way(results, name, length, False, seconds[1] / seconds[0], 1 + tokens / length, seconds)
+    results.curves[f"{name}, {length} tokens"] = probes
     return list(alone.ids)
+
+
+async def beside(bench: Bench, name: str, length: int, results: Results) -> list[int]:
+    """A stream reads ahead, so that two of them cannot take turns: alone, probed, probed, alone instead."""
+    seconds, tokens = {False: 0.0, True: 0.0}, 0
+    ids: list[int] = []
+    for asking in (False, True, True, False):
+        session = await bench.session(length, overlap=asking, seed=5)
+        driver = bench.driver(session, overlap=asking)
+        try:
+            taken, cost_of_probes = await timed(_whole(driver, length, asking))
+        finally:
+            await session.close()
+        seconds[asking] += taken
+        tokens += cost_of_probes
+        ids = ids or list(driver.ids)
+    both = [seconds[False], seconds[True]]
+    _row_on_the_way(results, name, length, True, both[1] / both[0], 1 + tokens / 2 / length, both)
+    return ids
+
+
+async def _whole(driver: Driver, length: int, asking: bool) -> int:
+    """A trace, and what its probes cost in tokens."""
+    interval, tokens = max(length // PROBES, GRID), 0
+    for at in range(interval, length + 1, interval):
+        await think_on(driver, interval)
+        if asking:
+            tokens += cost(cast(Probe, await driver.serve(Ask(at))))
+    return tokens
+
+
+def cost(probe: Probe) -> int:
+    return len(probe.suffix_ids) + probe.decoded
 
 
 def _row_on_the_way(
@@ -59,12 +100,10 @@ async def over_a_recording(bench: Bench, name: str, ids: Sequence[int], results:
     length, suffix = len(ids), await bench.suffix()
     cuts = [length * k // PROBES for k in range(1, PROBES + 1)]
     once = await _prefill(bench, ids, suffix)
-    packed = bench.engine.capabilities.packed
-    probing = await (_packed if packed else _cut_by_cut)(bench, ids, cuts, suffix)
-    what = f"probing {length:,} tokens at {PROBES} cuts{', packed' if packed else ''}"
-    detail = {"prefill": once, "probing": probing}
-    most = (1.1 if packed else 1.25) if hold else None
-    results.rows.append(Row(f"{what} over one prefill", name, probing / once, hold=most, detail=detail))
+    probing = await _cut_by_cut(bench, ids, cuts, suffix)
+    what, detail = f"probing {length:,} tokens at {PROBES} cuts", {"prefill": once, "probing": probing}
+    most = 1.25 if hold else None
+    results.rows.append(Row(f"{what}, over one prefill", name, probing / once, hold=most, detail=detail))
     timed_cuts = [length // 12, length // 4, length // 2]
     points = [(cut, await _prefill(bench, ids[:cut], suffix)) for cut in timed_cuts] + [(length, once)]
     again = sum(_between(points, cut) for cut in cuts)
@@ -80,14 +119,6 @@ async def _prefill(bench: Bench, ids: Sequence[int], suffix: Sequence[int]) -> f
         return (await timed(read(session, ids, suffix, 1)))[0]
     finally:
         await session.close()
-
-
-async def _packed(bench: Bench, ids: Sequence[int], cuts: Sequence[int], suffix: Sequence[int]) -> float:
-    """All cuts in one pass, as `cgr probe` does where an engine can."""
-    prompt = await bench.engine.prompt(bench.question())
-    engine: Any = bench.engine
-    asking = engine.probe_many(prompt, ids, cuts, suffix, SPEC.max_answer_tokens, SPEC.done())
-    return (await timed(asking))[0]
 
 
 async def _cut_by_cut(bench: Bench, ids: Sequence[int], cuts: Sequence[int], suffix: Sequence[int]) -> float:

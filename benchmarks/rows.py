@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +17,7 @@ Sense = Literal["at most", "at least"]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One number. `hold` None: it is shown, and nothing is asked of it."""
+    """One number. `hold` None: it is shown, and nothing is asked of it. `part`: what it was measured with, side by side."""
 
     what: str
     engine: str
@@ -24,6 +26,7 @@ class Row:
     sense: Sense = "at most"
     hold: float | None = None
     detail: dict[str, Any] = field(default_factory=dict)
+    part: str = ""
 
     @property
     def held(self) -> bool | None:
@@ -34,17 +37,38 @@ class Row:
 
 @dataclass(slots=True)
 class Results:
-    """All rows of one run, and the curves that are drawn of it."""
+    """All rows of one run, and the curves that are drawn of it. `parts`: when each was measured."""
 
     quick: bool
     rows: list[Row] = field(default_factory=list)
     curves: dict[str, list[dict[str, float]]] = field(default_factory=dict)
+    parts: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def kept(cls, folder: Path, *, quick: bool) -> Results:
+        """What an earlier run on this machine wrote, if it did."""
+        path = _path(folder, quick)
+        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        if found.get("machine") != json.loads(json.dumps(machine.look().to_dict())):
+            return cls(quick)
+        rows = [Row(**{name: value for name, value in row.items() if name != "held"}) for row in found["rows"]]
+        return cls(quick, rows, found["curves"], found["parts"])
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """All rows that come in here belong to it, in place of those that it had."""
+        if name in self.parts:
+            self.rows = [row for row in self.rows if row.part != name]
+        before = len(self.rows)
+        yield
+        self.rows[before:] = [replace(row, part=name) for row in self.rows[before:]]
+        self.parts[name] = datetime.now(UTC).isoformat(timespec="seconds")
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "when": datetime.now(UTC).isoformat(timespec="seconds"),
             "quick": self.quick,
             "machine": machine.look().to_dict(),
+            "parts": self.parts,
             "rows": [asdict(row) | {"held": row.held} for row in self.rows],
             "curves": self.curves,
             "left_out": ["a stream through `cgr serve`: there is no server in this version"],
@@ -52,9 +76,9 @@ class Results:
 
     def write(self, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / ("quick.json" if self.quick else "bench.json")
+        path = _path(folder, self.quick)
         path.write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
-        (folder / path.with_suffix(".md").name).write_text(self.table(), encoding="utf-8")
+        path.with_suffix(".md").write_text(self.table(), encoding="utf-8")
         return path
 
     def table(self) -> str:
@@ -63,6 +87,10 @@ class Results:
         head = f"{found.processor}, {found.cores} cores; Python {found.python}, cgr {found.cgr}, {packages}"
         lines = [head, "", "| what | engine | measured | hold | |", "|---|---|---|---|---|"]
         return "\n".join([*lines, *map(line, self.rows)]) + "\n"
+
+
+def _path(folder: Path, quick: bool) -> Path:
+    return folder / ("quick.json" if quick else "bench.json")
 
 
 def line(row: Row) -> str:

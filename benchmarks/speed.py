@@ -1,6 +1,7 @@
-"""Tokens per second of the embedded model with many sessions, against plain requests to the same server; and their memory.
+"""Tokens per second of the embedded model with many sessions, against the engine's own bare loop; and their memory.
 
-python -m benchmarks.speed --sessions 32    # one measurement in a process of its own, as JSON
+python -m benchmarks.speed --sessions 32                      # one measurement in a process of its own, as JSON
+python -m benchmarks.speed --engine vllm:FOLDER --sessions 1 8 32
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ import argparse
 import asyncio
 import itertools
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -20,9 +20,11 @@ from typing import Any
 
 import click
 
+from benchmarks import memory
 from benchmarks.rows import Results, Row
-from cgr.engines.base import Sampling, keyed_seed
+from cgr.engines.base import Engine, Sampling, keyed_seed
 from cgr.engines.llama import LlamaEngine
+from cgr.engines.remote import RemoteEngine
 from cgr.engines.wire import thinking_body
 from cgr.model.problems import unseen
 from cgr.settings import INSTRUCTION
@@ -30,98 +32,147 @@ from cgr.solve import open_model
 
 SESSIONS = (1, 8, 32)
 TOKENS = 384
-ROUNDS = 3
-Work = Callable[[LlamaEngine, Sequence[int], int, int], Awaitable[int]]
+ROUNDS = {1: 31, 8: 9, 32: 5}
+Prompts = Sequence[Sequence[int]]
+Loop = Callable[[Any, Prompts, int], Awaitable[int]]
 
 
-async def by_sessions(engine: LlamaEngine, prompt: Sequence[int], seed: int, tokens: int) -> int:
-    session = await engine.open(prompt, Sampling(seed=seed), room=tokens)
-    try:
-        return len((await session.think(tokens)).ids)
-    finally:
-        await session.close()
+async def by_sessions(engine: Engine, prompts: Prompts, tokens: int) -> int:
+    """All of them at once. Returns how many tokens came."""
+
+    async def one(number: int, prompt: Sequence[int]) -> int:
+        session = await engine.open(prompt, Sampling(seed=number, limit=tokens), room=tokens)
+        try:
+            return len((await session.think(tokens)).ids)
+        finally:
+            await session.close()
+
+    return sum(await asyncio.gather(*itertools.starmap(one, enumerate(prompts))))
 
 
-async def by_requests(engine: LlamaEngine, prompt: Sequence[int], seed: int, tokens: int) -> int:
-    """The same as one plain request: what the server gives by itself."""
+async def llama_requests(engine: LlamaEngine, prompts: Prompts, tokens: int) -> int:
+    """The same as one plain request each: what the server gives by itself."""
     here = engine._here()
-    slots = await here.free.get()
-    try:
-        body = thinking_body(prompt, tokens, Sampling(), keyed_seed(seed, 0), slots[0])
-        return len((await here.wire.complete(body)).ids)
-    finally:
-        here.free.put_nowait(slots)
+
+    async def one(number: int, prompt: Sequence[int]) -> int:
+        slots = await here.free.get()
+        try:
+            body = thinking_body(prompt, tokens, Sampling(), keyed_seed(number, 0), slots[0])
+            return len((await here.wire.complete(body)).ids)
+        finally:
+            here.free.put_nowait(slots)
+
+    return sum(await asyncio.gather(*itertools.starmap(one, enumerate(prompts))))
+
+
+async def openai_requests(engine: RemoteEngine, prompts: Prompts, tokens: int) -> int:
+    """The same as one plain request each, nothing streamed."""
+    import httpx
+
+    headers = {"Authorization": f"Bearer {engine.options.api_key}"} if engine.options.api_key else {}
+    limits = httpx.Limits(max_connections=len(prompts))
+    async with httpx.AsyncClient(headers=headers, limits=limits, timeout=None, trust_env=False) as client:
+
+        async def one(number: int, prompt: Sequence[int]) -> int:
+            body = {"model": engine.info.name, "prompt": list(prompt), "max_tokens": tokens, "temperature": 0.6}
+            body |= {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "seed": keyed_seed(number, 0)}
+            reply = await client.post(f"{engine.addresses[0]}/v1/completions", json=body)
+            return int(reply.raise_for_status().json()["usage"]["completion_tokens"])
+
+        return sum(await asyncio.gather(*itertools.starmap(one, enumerate(prompts))))
+
+
+async def torch_loop(engine: Any, prompts: Prompts, tokens: int) -> int:
+    """One batch, a growing cache, softmax and a draw."""
+    from benchmarks.torch_engine import alone, bare_loop
+
+    middle = sorted(prompts, key=len)[len(prompts) // 2]  # a bare loop wants prompts of one length
+    await alone(engine, time.perf_counter, bare_loop, engine.loaded.model, [middle] * len(prompts), tokens)
+    return tokens * len(prompts)
+
+
+def bare_loop_of(engine: Engine) -> Loop:
+    if isinstance(engine, LlamaEngine):
+        return llama_requests
+    return openai_requests if isinstance(engine, RemoteEngine) else torch_loop
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
     """Tokens for each second on the clock, and for each second of this process's computing, which a busy machine leaves
-    alone; `client` is the share of the latter that is ours and not the server's."""
+    alone; `client` is the share of the latter that is this thread's."""
 
     clock: float
     computing: float
     client: float
 
 
-async def rate(engine: LlamaEngine, prompts: Sequence[Sequence[int]], work: Work, sessions: int, tokens: int) -> Rate:
-    """With so many at once, all begun together."""
+async def rate(loop: Loop, engine: Engine, prompts: Prompts, tokens: int) -> Rate:
     began, busy, ours = time.perf_counter(), time.process_time(), time.thread_time()
-    made = sum(await asyncio.gather(*(work(engine, prompts[n % len(prompts)], n, tokens) for n in range(sessions))))
+    made = await loop(engine, prompts, tokens)
     computed = time.process_time() - busy
     return Rate(made / (time.perf_counter() - began), made / computed, (time.thread_time() - ours) / computed)
 
 
-async def measure(sessions: int, tokens: int, rounds: int) -> dict[str, Any]:
-    """In turn, round by round; the ratio is the median of the rounds'."""
-    before = peak()
-    async with open_model(sessions=sessions, budget=tokens) as model:
-        engine = model.engine
-        assert isinstance(engine, LlamaEngine)
-        problems = itertools.islice(unseen(1, families=("map", "product"), levels=(6,)), 32)  # too long to end early
-        prompts = [await engine.prompt(f"{problem.text}\n{INSTRUCTION}") for problem in problems]
-        await rate(engine, prompts, by_requests, sessions, 32)
-        pairs: list[tuple[Rate, Rate]] = []
-        for _ in range(rounds):
-            bare = await rate(engine, prompts, by_requests, sessions, tokens)
-            pairs.append((await rate(engine, prompts, by_sessions, sessions, tokens), bare))
+async def measure(engine: Engine, sessions: int, tokens: int, rounds: int) -> dict[str, Any]:
+    """In turn, round by round, now one first and now the other; the ratio is the median of the rounds'."""
+    before, bare_loop = memory.peak(), bare_loop_of(engine)
+    problems = itertools.islice(unseen(1, families=("map", "product"), levels=(6,)), 32)  # too long to end early
+    some = [await engine.prompt(f"{problem.text}\n{INSTRUCTION}") for problem in problems]
+    prompts = [some[number % len(some)] for number in range(sessions)]
+    await by_sessions(engine, prompts, 32)
+    pairs: list[tuple[Rate, Rate]] = []
+    for number in range(rounds):
+        order = (by_sessions, bare_loop) if number % 2 else (bare_loop, by_sessions)
+        found = {loop: await rate(loop, engine, prompts, tokens) for loop in order}
+        pairs.append((found[by_sessions], found[bare_loop]))
     return {
         "sessions": sessions,
         "tokens_per_second": median(ours.clock for ours, _ in pairs),
         "bare": median(bare.clock for _, bare in pairs),
         "ratio": median(ours.clock / bare.clock for ours, bare in pairs),
+        "ratios": sorted(round(ours.clock / bare.clock, 3) for ours, bare in pairs),
         "ratio_of_computing": median(ours.computing / bare.computing for ours, bare in pairs),
         "client_share": median(ours.client for ours, _ in pairs),
-        "megabytes": peak(),
+        "megabytes": memory.peak() + memory.of_children(),
         "megabytes_before": before,
     }
 
 
-def peak() -> float:
-    """The most memory that this process had, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1 << 20)
+async def measure_all(spec: str, counts: Sequence[int], tokens: int, rounds: int | None) -> list[dict[str, Any]]:
+    options: dict[str, Any] = {"budget": tokens} if spec == "embedded" else {"dtype": "float32"}
+    async with open_model(spec, sessions=max(counts), **options) as model:
+        return [await measure(model.engine, count, tokens, rounds or ROUNDS[count]) for count in counts]
 
 
-def speed(results: Results) -> None:
-    """Each number of sessions in a process of its own, so that its memory can be told."""
-    rounds, tokens = (1, 128) if results.quick else (ROUNDS, TOKENS)
-    for sessions in SESSIONS:
-        call = [sys.executable, "-m", "benchmarks.speed", "--sessions", str(sessions)]
-        call += ["--rounds", str(rounds), "--tokens", str(tokens)]
-        found = json.loads(subprocess.run(call, check=True, capture_output=True, text=True).stdout)
-        results.curves.setdefault("tokens per second", []).append(found)
-        what = f"tokens a second with {sessions} sessions, over plain requests ({found['bare']:.0f} a second)"
-        results.rows.append(Row(what, "embedded, llama.cpp", found["ratio"], sense="at least", hold=0.9, detail=found))
-    what = f"peak memory of {sessions} sessions of {tokens} tokens"
-    results.rows.append(Row(what, "embedded, llama.cpp", found["megabytes"], unit="MB", detail=found))
+def speed(results: Results, spec: str = "embedded", engine: str = "llama.cpp", *, apart: bool = True) -> None:
+    """Each number of sessions in a process of its own, so that its memory can be told; `apart` False: all in one, for an
+    engine that takes long to start."""
+    tokens = 128 if results.quick else TOKENS
+    curve: list[dict[str, Any]] = []
+    results.curves[f"tokens per second, {engine}"] = curve
+    for counts in [(count,) for count in SESSIONS] if apart else [SESSIONS]:
+        call = [sys.executable, "-m", "benchmarks.speed", "--engine", spec, "--tokens", str(tokens)]
+        call += ["--rounds", "1"] if results.quick else []
+        call += ["--sessions", *map(str, counts)]
+        curve += json.loads(subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    against = "plain requests" if engine != "transformers" else "a bare loop"
+    for found in curve:
+        what = f"tokens a second with {found['sessions']} sessions, over {against} ({found['bare']:.0f} a second)"
+        row = Row(what, f"embedded, {engine}", found["ratio"], sense="at least", hold=0.9, detail=found)
+        results.rows.append(row)
+    what = f"peak memory of {curve[-1]['sessions']} sessions of {tokens} tokens"
+    results.rows.append(Row(what, f"embedded, {engine}", curve[-1]["megabytes"], unit="MB", detail=curve[-1]))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sessions", type=int, default=8)
+    parser.add_argument("--engine", default="embedded", help="the embedded model: as it comes, hf:FOLDER or vllm:FOLDER")
+    parser.add_argument("--sessions", type=int, nargs="+", default=[8])
     parser.add_argument("--tokens", type=int, default=TOKENS)
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--rounds", type=int, help=f"unless said, by the number of sessions: {ROUNDS}")
     asked = parser.parse_args()
-    click.echo(json.dumps(asyncio.run(measure(asked.sessions, asked.tokens, asked.rounds))))
+    click.echo(json.dumps(asyncio.run(measure_all(asked.engine, asked.sessions, asked.tokens, asked.rounds))))
 
 
 if __name__ == "__main__":

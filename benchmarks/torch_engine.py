@@ -1,8 +1,8 @@
-"""How fast the transformers engine is, as ratios against bare loops in the same run: `python benchmarks/torch_engine.py`.
+"""Packed probes of the transformers engine, as ratios in one run: `python -m benchmarks.torch_engine MODEL`.
 
-Three parts: tokens per second of many sessions against a plain loop over the same batch; probing a trace at 32 cuts,
-packed, against one prefill of it; and the same against reading the trace anew for each cut (four are timed, the rest is
-reckoned). With `--cpu` it is processor time that counts, which is steadier on a busy machine with one thread.
+Probing a trace at 32 cuts, packed, against one prefill of it, and against reading the trace anew for each cut (four are
+timed, the rest is reckoned). With `--cpu` it is processor time that counts, which is steadier on a busy machine with one
+thread. Also here: the plain loop that sessions are measured against.
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ import asyncio
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from importlib.resources import files
+from functools import partial
 from typing import Any
 
 import click
 import torch
 
-from cgr.engines.base import Sampling
+from cgr.engines.chat import ThinkTags
+from cgr.engines.torch_jobs import Alone
+from cgr.engines.torch_session import ask
 from cgr.engines.transformers import TransformersEngine, TransformersOptions
 from cgr.probing import ProbeSpec
 
-EMBEDDED = str(files("cgr.model") / "hf")
+LENGTHS = (2000, 6000)
 QUESTION = "Start with x=864. Apply x=(8x+97) mod 1000, 2 times. Find x."
 Clock = Callable[[], float]
 TEMPERATURE, CUTS, TIMED_CUTS = 0.6, 32, 4
@@ -34,62 +36,27 @@ def timed(clock: Clock, work: Callable[..., Any], *arguments: Any) -> float:
     return clock() - began
 
 
-@torch.inference_mode()
-def bare_loop(model: Any, prompt: Sequence[int], count: int, tokens: int) -> None:
-    """What anybody would write: one batch of equal prompts, a growing cache, softmax and a draw."""
+async def alone(engine: TransformersEngine, clock: Clock, work: Callable[..., Any], *arguments: Any) -> float:
+    """How long this takes on the engine's own thread: one with a team of its own would have more threads than cores."""
+    job = Alone(partial(timed, clock, work, *arguments))
+    found: float = await ask(engine.batch, job, job.future)
+    return found
+
+
+@torch.inference_mode()  # type: ignore[untyped-decorator, unused-ignore]
+def bare_loop(model: Any, prompts: Sequence[Sequence[int]], tokens: int) -> None:
+    """What anybody would write: one batch of prompts of one length, a growing cache, softmax and a draw."""
     from transformers import DynamicCache
 
     cache = DynamicCache(config=model.config)
-    ids = torch.tensor([list(prompt)] * count, device=model.device)
+    ids = torch.tensor([list(prompt) for prompt in prompts], device=model.device)
     for _ in range(tokens):
         logits = model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[:, -1]
         ids = torch.multinomial(torch.softmax(logits.float() / TEMPERATURE, -1), 1)
         ids.tolist()
 
 
-def sessions_loop(engine: TransformersEngine, prompt: Sequence[int], count: int, tokens: int, stretch: int) -> int:
-    """The same by sessions that each think in stretches. Returns how many tokens came."""
-
-    async def one(seed: int) -> int:
-        session = await engine.open(prompt, Sampling(TEMPERATURE, seed=seed), room=tokens)
-        made = 0
-        while made < tokens:
-            made += len((await session.think(min(stretch, tokens - made), ban_end=True)).ids) or tokens
-        await session.close()
-        return made
-
-    async def everybody() -> int:
-        return sum(await asyncio.gather(*map(one, range(count))))
-
-    return asyncio.run(everybody())
-
-
-def decode_rates(
-    name: str = EMBEDDED,
-    counts: Sequence[int] = (1, 8, 32),
-    tokens: int = 256,
-    stretch: int = 32,
-    rounds: int = 3,
-    clock: Clock = time.perf_counter,
-) -> dict[int, dict[str, float]]:
-    """Tokens per second of the bare loop and of the engine, and their ratio, for each number of sessions."""
-    engine = TransformersEngine(name, TransformersOptions(sessions=max(counts)))
-    prompt = asyncio.run(engine.prompt(QUESTION))
-    found: dict[int, dict[str, float]] = {}
-    for count in counts:
-        bare, ours = [], []
-        sessions_loop(engine, prompt, count, stretch, stretch)
-        for _ in range(rounds):
-            bare.append(count * tokens / timed(clock, bare_loop, engine.loaded.model, prompt, count, tokens))
-            began = clock()
-            made = sessions_loop(engine, prompt, count, tokens, stretch)
-            ours.append(made / (clock() - began))
-        ratio = statistics.median(mine / other for mine, other in zip(ours, bare, strict=True))
-        found[count] = {"bare": statistics.median(bare), "engine": statistics.median(ours), "ratio": ratio}
-    return found
-
-
-@torch.inference_mode()
+@torch.inference_mode()  # type: ignore[untyped-decorator, unused-ignore]
 def prefill(model: Any, ids: Sequence[int]) -> None:
     """One plain pass over the whole trace, its cache kept."""
     from transformers import DynamicCache
@@ -100,7 +67,7 @@ def prefill(model: Any, ids: Sequence[int]) -> None:
 
 def packed_costs(
     engine: TransformersEngine,
-    lengths: Sequence[int] = (2000, 6000),
+    lengths: Sequence[int] = LENGTHS,
     cuts: int = CUTS,
     limit: int = 4,
     rounds: int = 3,
@@ -123,12 +90,12 @@ async def _packed_costs(
         places = [len(trace) * (number + 1) // cuts for number in range(cuts)]
         once, packed = [], []
         for _ in range(rounds):
-            once.append(timed(clock, prefill, engine.loaded.model, [*prompt, *trace]))
+            once.append(await alone(engine, clock, prefill, engine.loaded.model, [*prompt, *trace]))
             began = clock()
             await engine.probe_many(prompt, trace, places, suffix, limit, spec.done())
             packed.append(clock() - began)
         naive = [
-            timed(clock, prefill, engine.loaded.model, [*prompt, *trace[:place], *suffix])
+            await alone(engine, clock, prefill, engine.loaded.model, [*prompt, *trace[:place], *suffix])
             for place in places[cuts // TIMED_CUTS - 1 :: cuts // TIMED_CUTS]
         ]
         ratio = statistics.median(mine / other for mine, other in zip(packed, once, strict=True))
@@ -140,28 +107,18 @@ async def _packed_costs(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--model", help="for the packed probes: a folder, hub id or .gguf file with 8,000 tokens of context"
-    )
-    parser.add_argument("--tokens", type=int, default=256, help="that each session thinks")
+    parser.add_argument("model", help="a folder, hub id or .gguf file with 8,000 tokens of context")
     parser.add_argument("--cpu", action="store_true", help="count processor time")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
     asked = parser.parse_args()
+    engine = TransformersEngine(asked.model, TransformersOptions(tags=ThinkTags("<think>", "</think>")))
     clock = time.process_time if asked.cpu else time.perf_counter
-    for count, rates in decode_rates(tokens=asked.tokens, rounds=asked.rounds, clock=clock).items():
+    for length, costs in packed_costs(engine, asked.lengths, rounds=asked.rounds, clock=clock).items():
         click.echo(
-            f"{count:3d} sessions: {rates['engine']:7.0f} tokens/s, {rates['bare']:7.0f} by a bare loop, "
-            f"ratio {rates['ratio']:.2f}"
+            f"{length} tokens: {costs['over_prefill']:.3f} times one prefill ({costs['prefill']:.1f} s), "
+            f"{costs['cheaper_than_anew']:.1f} times cheaper than reading each cut anew"
         )
-    if asked.model:
-        from cgr.engines.chat import ThinkTags
-
-        engine = TransformersEngine(asked.model, TransformersOptions(tags=ThinkTags("<think>", "</think>")))
-        for length, costs in packed_costs(engine, rounds=asked.rounds, clock=clock).items():
-            click.echo(
-                f"{length} tokens: {costs['over_prefill']:.3f} times one prefill ({costs['prefill']:.1f} s), "
-                f"{costs['cheaper_than_anew']:.1f} times cheaper than reading each cut anew"
-            )
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 
 from benchmarks import probing
@@ -9,16 +11,18 @@ from benchmarks.rows import Results
 from benchmarks.subject import Bench
 from cgr.engines.llama import LlamaEngine
 
+Way = Callable[[Bench, str, int, Results], Awaitable[list[int]]]
+
 
 @pytest.mark.parametrize(("cut", "seconds"), [(5, 0.5), (10, 1.0), (15, 2.0), (20, 3.0), (30, 5.0), (40, 7.0), (99, 7.0)])
 def test_what_was_not_timed_is_reckoned(cut: int, seconds: float) -> None:
     assert probing._between([(10, 1.0), (20, 3.0), (40, 7.0)], cut) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("overlap", [False, True])
-async def test_on_the_way(engine: LlamaEngine, overlap: bool) -> None:
+@pytest.mark.parametrize("way", [probing.between, probing.beside])
+async def test_on_the_way(engine: LlamaEngine, way: Way) -> None:
     results = Results(quick=True)
-    ids = await probing.on_the_way(Bench(engine), "embedded", 96, results, overlap=overlap)
+    ids = await way(Bench(engine), "embedded", 96, results)
     assert len(ids) == 96
     ratio, over = results.rows
     assert ratio.value > 0

@@ -29,7 +29,7 @@ def test_what_is_held(value: float, sense: Sense, hold: float | None, held: bool
 def some() -> Results:
     results = Results(quick=True, rows=[Row("a", "x", 1.2, hold=1.1), Row("b", "y", 9.0, sense="at least", hold=8)])
     results.curves["SmolLM2, a probe"] = [{"at": 10.0, "seconds": 0.1}, {"at": 100.0, "seconds": 0.2}]
-    results.curves["tokens per second"] = [{"sessions": 1, "bare": 10.0, "tokens_per_second": 9.0, "ratio": 0.9}]
+    results.curves["tokens per second, llama.cpp"] = [{"sessions": 1, "bare": 10.0, "tokens_per_second": 9.0, "ratio": 0.9}]
     return results
 
 
@@ -41,6 +41,19 @@ def test_what_is_written(tmp_path: Path) -> None:
     assert found["machine"]["cores"]
     assert path.with_suffix(".md").read_text().splitlines()[-1] == line(some().rows[1])
     assert "NOT HELD" in path.with_suffix(".md").read_text()
+
+
+def test_a_part_is_measured_again(tmp_path: Path) -> None:
+    results = Results(quick=True)
+    for name, value in (("one", 1.0), ("two", 2.0)):
+        with results.part(name):
+            results.rows.append(Row("a", "x", value))
+    results.write(tmp_path)
+    kept = Results.kept(tmp_path, quick=True)
+    with kept.part("one"):
+        kept.rows.append(Row("a", "x", 3.0))
+    assert [(row.part, row.value) for row in kept.rows] == [("two", 2.0), ("one", 3.0)]
+    assert Results.kept(tmp_path, quick=False).rows == []
 
 
 def test_it_is_drawn(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from cgr.engines.base import Answered, Done
-from cgr.engines.torch_attention import Block
+from cgr.engines.torch_attention import Block, spread
 from cgr.engines.torch_batch import CHUNK
 from cgr.engines.torch_jobs import TOP, Answer, Distributions
 from cgr.engines.torch_rows import Rows
@@ -109,16 +109,20 @@ class _Places:
         self._positions[fresh] = (starts[:, None] + torch.arange(width, device=device)).flatten()
         for cut in cuts:
             self._lengths[cut] += width
-        blocks = self._blocks(cuts, width)
-        upto = self._first + blocks[-1][2]
+        stretches = self._stretches(cuts, width)
+        upto = self._first + stretches[-1][2]
         ids = torch.tensor([[token for one in tokens for token in one]], device=device)
         places = torch.arange(fresh.start, fresh.stop, device=device)[None]
         keep = torch.arange(width - 1, len(cuts) * width, width, device=device)
         mask = self.rows.hiding(self._hidden(fresh, upto))
+        blocks = [
+            Block(first, last, seen, spread(mask[:, :, first:last, :seen], self.rows.sharing))
+            for first, last, seen in stretches
+        ]
         positions = self._positions[None, fresh]
         return self.rows.forward([0], ids, positions, places, mask, upto, keep, self._first, blocks)[0]
 
-    def _blocks(self, cuts: Sequence[int], width: int) -> list[Block]:
+    def _stretches(self, cuts: Sequence[int], width: int) -> list[tuple[int, int, int]]:
         """Neighbouring cuts look at the trace as far as the last of them may: half of it is spared that way."""
         size = max(-(-NEIGHBOURS // width), -(-len(cuts) // BLOCKS))
         before = self.count - self._first

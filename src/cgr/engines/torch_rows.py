@@ -20,17 +20,28 @@ LEAST = 256  # tokens that a row has room for at first
 
 @dataclass(slots=True)
 class Pass:
-    """Where one forward pass reads and writes: which rows, which places it fills, and which stretch of places it sees."""
+    """Where one forward pass reads and writes: which rows, which places of each it fills, as [row, token], out of `room`,
+    and which stretch of places it sees."""
 
     rows: slice | torch.Tensor = field(default_factory=lambda: slice(0, 0))
+    numbers: torch.Tensor = field(default_factory=lambda: torch.empty(0))
     places: torch.Tensor = field(default_factory=lambda: torch.empty(0))
+    room: int = 0
     start: int = 0
     upto: int = 0
-    tokens: int = 0
+    _filled: dict[int, torch.Tensor] = field(default_factory=dict)
+
+    def filled(self, heads: int) -> torch.Tensor:
+        """Where the tokens of all heads go, if row, head and place are counted through. Most layers have as many heads."""
+        if heads not in self._filled:
+            each = self.numbers[:, None] * heads + torch.arange(heads, device=self.numbers.device)
+            self._filled[heads] = (each[:, :, None] * self.room + self.places[:, None]).flatten()
+        return self._filled[heads]
 
 
 class Layer:
-    """One layer's keys and values, in the shape [row, place, head, feature], to `transformers` a layer of a cache."""
+    """One layer's keys and values, in the shape [row, head, place, feature], to `transformers` a layer of a cache. A head's
+    places lie together: attention reads them from memory in one go, which is twice as fast as with the heads in turn."""
 
     is_sliding = False
     is_initialized = True
@@ -49,20 +60,21 @@ class Layer:
         _, heads, _, features = fresh.shape
         held = self._fitting(held, heads, features, fresh)
         now = self.rows.now
-        held.view(-1, heads, features).index_copy_(0, now.places, fresh.transpose(1, 2).reshape(-1, heads, features))
-        return held, held[now.rows, now.start : now.upto].transpose(1, 2)
+        held.view(-1, features).index_copy_(0, now.filled(heads), fresh.reshape(-1, features))
+        return held, held[now.rows, :, now.start : now.upto]
 
     def _fitting(self, held: torch.Tensor | None, heads: int, features: int, like: torch.Tensor) -> torch.Tensor:
         count, room = self.rows.count, self.rows.room
-        if held is not None and held.shape[:2] == (count, room):
+        if held is not None and (held.shape[0], held.shape[2]) == (count, room):
             return held
-        grown = like.new_zeros(count, room, heads, features)  # not empty: what is masked must still be a number
+        grown = like.new_zeros(count, heads, room, features)  # not empty: what is masked must still be a number
         if held is not None:
-            grown[: held.shape[0], : held.shape[1]] = held
+            grown[: held.shape[0], :, : held.shape[2]] = held
         return grown
 
     def get_seq_length(self) -> int:
-        return self.rows.now.upto - self.rows.now.start - self.rows.now.tokens
+        now = self.rows.now
+        return now.upto - now.start - int(now.places.shape[1])
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         return self.rows.now.upto - self.rows.now.start, 0
@@ -87,6 +99,9 @@ class Rows:
         self.kinds: tuple[str, ...] = tuple(dict.fromkeys(getattr(config, "layer_types", None) or ()))
         self.window = window
         self._cache = Cache(layers=[Layer(self) for _ in range(config.num_hidden_layers)])
+        self.sharing = config.num_attention_heads // (
+            getattr(config, "num_key_value_heads", 0) or config.num_attention_heads
+        )
         self._takes_blocks = config._attn_implementation == NAME
         self._lowest = torch.finfo(self.dtype).min
         self._places = torch.arange(0, device=self.device)
@@ -152,8 +167,8 @@ class Rows:
     ) -> torch.Tensor:
         """One pass of the model, with everything said: what each token is, where it stands, where it is kept, what it sees.
         Without a mask each sees what comes before it, by the model's own and fastest way: for a first reading only."""
-        view, offsets = self._view(tuple(rows), self.room)
-        self.now = Pass(view, (places + offsets).flatten(), start, upto, ids.shape[1])
+        view, numbers = self._view(tuple(rows))
+        self.now = Pass(view, numbers, places, self.room, start, upto)
         found = self.model(
             input_ids=ids,
             position_ids=positions,
@@ -166,11 +181,11 @@ class Rows:
         logits: torch.Tensor = found.logits
         return logits
 
-    def _views(self, rows: tuple[int, ...], room: int) -> tuple[slice | torch.Tensor, torch.Tensor]:
-        """How to look at these rows, without a copy where they lie together, and where each begins."""
-        index = torch.tensor(rows, device=self.device)
+    def _views(self, rows: tuple[int, ...]) -> tuple[slice | torch.Tensor, torch.Tensor]:
+        """How to look at these rows, without a copy where they lie together, and their numbers."""
+        numbers = torch.tensor(rows, device=self.device)
         together = rows[-1] - rows[0] == len(rows) - 1
-        return slice(rows[0], rows[-1] + 1) if together else index, index[:, None] * room
+        return slice(rows[0], rows[-1] + 1) if together else numbers, numbers
 
     def _masks(self, mask: torch.Tensor, positions: torch.Tensor) -> Any:
         """Models whose layers differ want a mask for each kind of layer."""

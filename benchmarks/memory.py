@@ -1,0 +1,44 @@
+"""Memory of this process, and of the servers that it started."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import sys
+from pathlib import Path
+
+
+def peak() -> float:
+    """The most memory that this process had, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1 << 20)
+
+
+def of_children() -> float:
+    """What all descendants have now, in MB, what they share counted once; 0 where the system does not tell."""
+    return sum(map(_megabytes, descendants(os.getpid())))
+
+
+def descendants(process: int) -> list[int]:
+    parents = {int(path.name): _parent(path) for path in Path("/proc").glob("[0-9]*")}
+    found = [process]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found[1:]
+
+
+def _parent(path: Path) -> int | None:
+    found = re.search(r"^PPid:\s+(\d+)", _text(path / "status"), re.MULTILINE)
+    return int(found[1]) if found else None
+
+
+def _megabytes(process: int) -> float:
+    found = re.search(r"^Pss:\s+(\d+) kB", _text(Path(f"/proc/{process}/smaps_rollup")), re.MULTILINE)
+    return int(found[1]) / 1024 if found else 0.0
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:  # it ended meanwhile
+        return ""
