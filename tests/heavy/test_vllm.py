@@ -109,6 +109,20 @@ async def test_hanging_up_cancels(vllm: Model) -> None:
     assert len(session.trace) + session.wasted < 1000
 
 
+async def test_more_prompts_than_one_pass_reads(vllm: Model) -> None:
+    """Which a vLLM for CPUs does not survive, unless it is told to read each prompt in one go."""
+    prompts = [[5 + number, *range(5, 305), *range(5, 305), *range(5, 305)] for number in range(4)]
+
+    async def first(prompt: list[int]) -> int:
+        session = await engine_of(vllm).open(prompt, Sampling(seed=1, limit=4), room=8)
+        try:
+            return len((await session.think(4)).ids)
+        finally:
+            await session.close()
+
+    assert await asyncio.gather(*map(first, prompts)) == [4] * 4
+
+
 async def test_forcing_by_replacing_and_by_banning(vllm: Model) -> None:
     forced = await vllm.asolve(QUESTION, **GREEDY, rule="budget-forcing", budget=400)
     assert forced.thinking_tokens == 400

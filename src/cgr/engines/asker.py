@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import httpx
 
 from cgr.engines.dialects import BrokenOff, Dialect, Wanted, body, read
-from cgr.engines.transport import Fault, Patience, lost, read_line, read_reply
+from cgr.engines.http1 import Head
+from cgr.engines.transport import Fault, Patience, read_line, read_reply
 from cgr.engines.wire import Piece
 from cgr.errors import EngineError, ModelNotFound, UsageError
 
@@ -34,11 +35,11 @@ class Asker:
         return self._asked(lambda: self._absent_or_read(self.client.get(path)))
 
     def post(self, path: str, data: dict[str, Any]) -> dict[str, Any]:
-        return self._asked(lambda: read_reply(self.client.post(path, json=data)))
+        return self._asked(lambda: read_response(self.client.post(path, json=data)))
 
     @staticmethod
     def _absent_or_read(response: httpx.Response) -> dict[str, Any] | None:
-        return None if response.status_code in (404, 405, 501) else read_reply(response)
+        return None if response.status_code in (404, 405, 501) else read_response(response)
 
     def _asked(self, ask: Callable[[], T]) -> T:
         """What may pass is tried again, but for a server that is not there at all."""
@@ -75,7 +76,7 @@ class Asker:
             with self.client.stream("POST", dialect.path, json=sent) as response:
                 if response.is_error:
                     response.read()
-                    read_reply(response)
+                    read_response(response)
                 events = (read_line(line.encode()) for line in response.iter_lines())
                 return [read_whole(dialect, event) for event in events if event is not None]
 
@@ -83,6 +84,19 @@ class Asker:
 
     def close(self) -> None:
         self.client.close()
+
+
+def read_response(response: httpx.Response) -> dict[str, Any]:
+    return read_reply(Head(response.status_code, response.headers), response.content)
+
+
+def lost(error: httpx.HTTPError) -> Fault:
+    away = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.RemoteProtocolError | httpx.ReadError)
+    words: dict[type, str] = {
+        httpx.ConnectTimeout: "it could not be reached in time",
+        httpx.ReadTimeout: "it said nothing for too long",
+    }
+    return Fault(words.get(type(error), f"the connection failed ({type(error).__name__})"), away=away)
 
 
 def read_whole(dialect: Dialect, data: dict[str, Any]) -> Piece:

