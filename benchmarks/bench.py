@@ -28,7 +28,7 @@ from benchmarks.subject import Bench
 from cgr.solve import Model, open_model
 
 RESULTS = Path(__file__).parent / "results"
-TAGS = "<think>,</think>"
+TAGS = "<think>,<|im_end|>"  # so that banning the end of thinking bans the end of the turn: it thinks as long as it is to
 LENGTHS, QUICK_LENGTHS = (1024, 4096), (512,)
 RECORDED, QUICK_RECORDED = 6000, 1000
 PACKED = (2000, 6000)

@@ -15,6 +15,7 @@ from cgr.records import Probe
 PROBES = 32
 LONG = 4000
 GRID = 32  # thinking comes in such chunks
+SURE = 0.99  # a probe that cannot reach it any more is decoded no further, as in a live run
 
 
 async def on_the_way(bench: Bench, name: str, length: int, results: Results) -> list[int]:
@@ -28,14 +29,15 @@ async def on_the_way(bench: Bench, name: str, length: int, results: Results) -> 
 async def between(bench: Bench, name: str, length: int, results: Results) -> list[int]:
     """Stretch by stretch in turn, so that whatever else the machine does befalls both."""
     interval = max(length // PROBES, GRID)
-    plain, asked = [await bench.session(length, seed=5) for _ in range(2)]
+    question = bench.question()  # the same for both, so that they think the same
+    plain, asked = [await bench.session(length, question=question, seed=5) for _ in range(2)]
     alone, probed = bench.driver(plain), bench.driver(asked)
     seconds, tokens, probes = [0.0, 0.0], 0, []
     try:
         for at in range(interval, length + 1, interval):
             once, _ = await timed(think_on(alone, interval))
             twice, _ = await timed(think_on(probed, interval))
-            asking, probe = await timed(probed.serve(Ask(at)))
+            asking, probe = await timed(probed.serve(Ask(at, enough=SURE)))
             seconds = [seconds[0] + once, seconds[1] + twice + asking]
             tokens += cost(cast(Probe, probe))
             probes.append({"at": float(at), "probe": asking, "token": once / interval})
@@ -51,8 +53,9 @@ async def beside(bench: Bench, name: str, length: int, results: Results) -> list
     """A stream reads ahead, so that two of them cannot take turns: alone, probed, probed, alone instead."""
     seconds, tokens = {False: 0.0, True: 0.0}, 0
     ids: list[int] = []
+    question = bench.question()
     for asking in (False, True, True, False):
-        session = await bench.session(length, overlap=asking, seed=5)
+        session = await bench.session(length, question=question, overlap=asking, seed=5)
         driver = bench.driver(session, overlap=asking)
         try:
             taken, cost_of_probes = await timed(_whole(driver, length, asking))
@@ -72,7 +75,7 @@ async def _whole(driver: Driver, length: int, asking: bool) -> int:
     for at in range(interval, length + 1, interval):
         await think_on(driver, interval)
         if asking:
-            tokens += cost(cast(Probe, await driver.serve(Ask(at))))
+            tokens += cost(cast(Probe, await driver.serve(Ask(at, enough=SURE))))
     return tokens
 
 

@@ -29,9 +29,10 @@ class Bench:
     engine: Engine
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(17))
 
-    async def session(self, room: int, *, overlap: bool = False, seed: int = 1) -> Session:
+    async def session(self, room: int, *, question: str | None = None, overlap: bool = False, seed: int = 1) -> Session:
+        """On a question that was not asked before, unless one is given."""
         sampling = Sampling(seed=seed, limit=room)
-        return await self.engine.open(self.question(), sampling, room=room + 64, overlap=overlap)
+        return await self.engine.open(question or self.question(), sampling, room=room + 64, overlap=overlap)
 
     def question(self) -> str:
         """One that was not asked before."""
@@ -39,7 +40,7 @@ class Bench:
         return QUESTION.format(number=number, more=number * 7)
 
     def driver(self, session: Session, *, overlap: bool = False) -> Driver:
-        return Driver(self.engine, session, SPEC, overlap=overlap, full=True)
+        return Driver(self.engine, session, SPEC, overlap=overlap)
 
     async def suffix(self) -> tuple[int, ...]:
         return await self.engine.encode(SPEC.prefix)
@@ -52,9 +53,10 @@ async def timed(work: Awaitable[T]) -> tuple[float, T]:
 
 
 async def think_on(driver: Driver, tokens: int) -> None:
-    """So many tokens, whether the model would end or not."""
+    """So many tokens, whether the model would end or not: its end tag is banned, and an end of turn is talked over."""
+    ban = driver.engine.capabilities.ban
     while tokens > 0:
-        thought = cast(Thought, await driver.serve(Think(tokens)))
+        thought = cast(Thought, await driver.serve(Think(tokens, ban_end=ban)))
         tokens -= thought.tokens
         if tokens > 0:
             tokens -= cast(int, await driver.serve(Append(WAIT, tokens)))

@@ -111,3 +111,12 @@ def test_a_folder(tmp_path: Path) -> None:
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFound, match="There is no file"):
         read_head(tmp_path / "none.gguf")
+
+
+@pytest.mark.parametrize(("kind", "wanted"), [(0, False), (1, False), (32, False), (2, True), (7, True), (15, True)])
+def test_quantised(tmp_path: Path, kind: int, wanted: bool) -> None:
+    """By llama.cpp's numbers: F32, F16, BF16; Q4_0, Q8_0, Q4_K_M."""
+    entries = (*ENTRIES, entry("general.file_type", 4, struct.pack("<I", kind)))
+    path = tmp_path / "x.gguf"
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, len(entries)) + b"".join(entries))
+    assert read_head(path).quantised is wanted

@@ -13,11 +13,13 @@ from cgr.errors import ModelNotFound, NotAModel
 MAGIC = b"GGUF"
 NUMBERS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
 STRING, ARRAY = 8, 9
+FLOATS = (0, 1, 32)  # values of general.file_type whose weights are 32-bit, 16-bit and bfloat16 numbers
 
 
 @dataclass(frozen=True, slots=True)
 class GgufHead:
-    """Some of a model's own words: its name, its context, its chat template, and what it wishes of us."""
+    """Some of a model's own words: its name, its context, its chat template, and what it wishes of us. `quantised`: its
+    weights are fewer bits than floating-point numbers have."""
 
     name: str
     context: int
@@ -29,6 +31,7 @@ class GgufHead:
     interval: int | None = None
     budget: int | None = None
     max_answer_tokens: int | None = None
+    quantised: bool = False
 
     @property
     def control_ids(self) -> dict[str, int]:
@@ -62,6 +65,7 @@ def read_head(path: Path) -> GgufHead:
         interval=values.get("cgr.interval"),
         budget=values.get("cgr.budget"),
         max_answer_tokens=values.get("cgr.max_answer_tokens"),
+        quantised=values.get("general.file_type", FLOATS[0]) not in FLOATS,
     )
 
 
