@@ -96,4 +96,5 @@ def _path(folder: Path, quick: bool) -> Path:
 def line(row: Row) -> str:
     hold = "" if row.hold is None else f"{row.sense} {row.hold:g}"
     verdict = {None: "", True: "held", False: "NOT HELD"}[row.held]
-    return f"| {row.what} | {row.engine} | {row.value:.3g} {row.unit} | {hold} | {verdict} |"
+    value = f"{row.value:.3g}" if row.value < 1000 else f"{row.value:,.0f}"
+    return f"| {row.what} | {row.engine} | {value} {row.unit} | {hold} | {verdict} |"

@@ -158,7 +158,8 @@ def speed(results: Results, spec: str = "embedded", engine: str = "llama.cpp", *
         curve += json.loads(subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True).stdout)
     against = "plain requests" if engine != "transformers" else "a bare loop"
     for found in curve:
-        what = f"tokens a second with {found['sessions']} sessions, over {against} ({found['bare']:.0f} a second)"
+        sessions = "1 session" if found["sessions"] == 1 else f"{found['sessions']} sessions"
+        what = f"tokens a second with {sessions}, over {against} ({found['bare']:.0f} a second)"
         row = Row(what, f"embedded, {engine}", found["ratio"], sense="at least", hold=0.9, detail=found)
         results.rows.append(row)
     what = f"peak memory of {curve[-1]['sessions']} sessions of {tokens} tokens"

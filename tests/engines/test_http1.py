@@ -186,6 +186,18 @@ async def test_no_more_at_once_than_these() -> None:
         await one.close()
 
 
+async def test_a_server_waits_for_who_reads_slowly() -> None:
+    """What nobody reads is not heaped up here."""
+    size, count = 1 << 20, 64
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (size * count)
+    async with server(head, *[bytes(size)] * count, stays=False) as (served, client):
+        async with client.post("/completion", {}) as reply:
+            await asyncio.sleep(0.2)
+            assert not served.left.is_set()
+            assert len(await reply.read()) == size * count
+        await served.left.wait()
+
+
 @pytest.mark.parametrize("said", [b"HTTP/1.1 100 Continue\r\n\r\n" + PLAIN, CHUNKED[:-2] + b"Checksum: 7\r\n\r\n"])
 async def test_what_may_come_before_and_after(said: bytes) -> None:
     async with server(said) as (served, client):

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+MUCH = 1 << 20  # bytes that were received and not read, from which on the server is made to wait
+
 
 class Lost(Exception):
     """The connection ended too early, or what came over it was not HTTP."""
@@ -108,6 +110,8 @@ class Line(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._data += data
+        if len(self._data) > MUCH and self._transport:
+            self._transport.pause_reading()
         self._wake()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -121,6 +125,8 @@ class Line(asyncio.Protocol):
     async def _more(self) -> None:
         if self.ended:
             raise Lost("the connection ended in the middle of a reply")
+        if self._transport:
+            self._transport.resume_reading()
         loop = asyncio.get_running_loop()
         self._news = loop.create_future()
         alarm = loop.call_later(self.patience, self._give_up) if self.patience is not None else None
