@@ -91,12 +91,16 @@ def packed(smol: str, results: Results) -> None:
 
 def smol_in_vllm(smol: str, results: Results) -> None:
     """vLLM reads no GGUF files: the same weights, written out as it reads them."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from cgr.engines.torch_model import load, quiet
 
-    path = Path(smol)
+    loaded = load(smol, "cpu", "float32")
+    loaded.model.hf_quantizer = None  # they are no longer quantised
+    loaded.model.config.__dict__.pop("quantization_config", None)
     with tempfile.TemporaryDirectory() as folder:
-        for kind in (AutoModelForCausalLM, AutoTokenizer):
-            kind.from_pretrained(str(path.parent), gguf_file=path.name).save_pretrained(folder)
+        with quiet():
+            loaded.model.save_pretrained(folder)
+            loaded.words.tokenizer.save_pretrained(folder)
+        del loaded
         asyncio.run(costs(Subject(f"vllm:{folder}", "SmolLM2, vLLM", TAGS, (4096,)), results))
 
 

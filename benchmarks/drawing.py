@@ -9,11 +9,12 @@ from benchmarks.rows import Results, Row
 from cgr.lab.report.style import BLUE, GREEN, GREY, ORANGE, RED, paper, styled
 
 MOST = 1.6
+PLACES = (200, 500, 1000, 2000, 4000)
 SPEED = "tokens per second, "
 
 
 def draw(results: Results, path: Path) -> None:
-    held = [row for row in results.rows if row.hold]
+    held = [row for row in results.in_order() if row.hold]
     with styled():
         figure, axes = paper(1, 3, (17, max(4.5, 0.42 * len(held) + 1)), width_ratios=(2.2, 1.5, 1))
         _ratios(axes[0], held)
@@ -47,6 +48,8 @@ def _growth(axes: Any, curves: dict[str, list[dict[str, float]]]) -> None:
         axes.annotate(name, (places[-1], seconds[-1]), fontsize=7.5, ha="right", va="bottom")
     axes.set_xscale("log")
     axes.set_yscale("log")
+    axes.set_xticks(PLACES, [f"{place:,}" for place in PLACES])
+    axes.minorticks_off()
     axes.set_xlabel("tokens of thinking before it")
     axes.set_ylabel("seconds")
     axes.set_title("A probe, and reading everything again")
@@ -63,5 +66,6 @@ def _speeds(axes: Any, engines: dict[str, list[dict[str, float]]]) -> None:
             labels.append(f"{name.removeprefix(SPEED)}, {one['sessions']:.0f}")
     axes.set_yticks(range(len(labels)), labels, fontsize=8)
     axes.invert_yaxis()
-    axes.set_xlabel("grey: a bare loop, or plain requests")
-    axes.set_title("Tokens a second, embedded, by sessions")
+    axes.set_xlabel("by engine and sessions; grey: a bare loop")
+    axes.set_title("Tokens a second")
+    axes.margins(x=0.12)

@@ -81,12 +81,16 @@ class Results:
         path.with_suffix(".md").write_text(self.table(), encoding="utf-8")
         return path
 
+    def in_order(self) -> list[Row]:
+        """Engine by engine, whatever was measured when."""
+        return sorted(self.rows, key=lambda row: row.engine.split(", ")[::-1] if row.engine != "none" else [])
+
     def table(self) -> str:
         found = machine.look()
         packages = ", ".join(f"{name} {version}" for name, version in found.packages)
         head = f"{found.processor}, {found.cores} cores; Python {found.python}, cgr {found.cgr}, {packages}"
         lines = [head, "", "| what | engine | measured | hold | |", "|---|---|---|---|---|"]
-        return "\n".join([*lines, *map(line, self.rows)]) + "\n"
+        return "\n".join([*lines, *map(line, self.in_order())]) + "\n"
 
 
 def _path(folder: Path, quick: bool) -> Path:

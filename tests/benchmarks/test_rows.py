@@ -43,6 +43,14 @@ def test_what_is_written(tmp_path: Path) -> None:
     assert "NOT HELD" in path.with_suffix(".md").read_text()
 
 
+def test_engine_by_engine() -> None:
+    engines = ["SmolLM2, vLLM", "embedded, llama.cpp", "none", "SmolLM2, llama.cpp", "embedded, vLLM"]
+    results = Results(quick=True, rows=[Row("a", engine, 1.0) for engine in engines])
+    assert [row.engine for row in results.in_order()] == [
+        "none", "SmolLM2, llama.cpp", "embedded, llama.cpp", "SmolLM2, vLLM", "embedded, vLLM",
+    ]  # fmt: skip
+
+
 def test_a_part_is_measured_again(tmp_path: Path) -> None:
     results = Results(quick=True)
     for name, value in (("one", 1.0), ("two", 2.0)):
