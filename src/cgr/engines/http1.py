@@ -1,7 +1,7 @@
 """HTTP/1.1, and no more of it than a completions server needs: JSON out, a document or a stream back, connections kept.
 
-It is here for its speed. A session on the embedded model asks for 32 tokens at a time, which take 25 ms: the 1.4 ms that
-httpx adds to a request were a twentieth of everything. And a server that streams 5,000 tokens a second sends as many
+It is here for its speed. A session on the embedded model asks for 32 tokens at a time, which take 25 ms: by httpx the
+client did 8% of all computing, by this 2%. And a server that streams 5,000 tokens a second sends as many
 events: at 100 to 200 microseconds each, a client by httpx would fill a core.
 """
 
