@@ -77,8 +77,8 @@ async def costs(subject: Subject, results: Results) -> None:
 def packed(smol: str, results: Results) -> None:
     """All cuts of a trace in one pass, over a plain prefill of it."""
     from benchmarks import torch_engine
-    from cgr.engines.chat import parse_tags
-    from cgr.engines.transformers import TransformersEngine, TransformersOptions
+    from cgr.engines.hf.engine import TransformersEngine, TransformersOptions
+    from cgr.engines.text.chat import parse_tags
 
     engine = TransformersEngine(smol, TransformersOptions(tags=parse_tags(TAGS)))
     for length, found in torch_engine.packed_costs(engine, (QUICK_RECORDED,) if results.quick else PACKED).items():
@@ -91,7 +91,7 @@ def packed(smol: str, results: Results) -> None:
 
 def smol_in_vllm(smol: str, results: Results) -> None:
     """vLLM reads no GGUF files: the same weights, written out as it reads them."""
-    from cgr.engines.torch_model import load, quiet
+    from cgr.engines.hf.load import load, quiet
 
     loaded = load(smol, "cpu", "float32")
     loaded.model.hf_quantizer = None  # they are no longer quantised

@@ -17,9 +17,10 @@ from pathlib import Path
 import click
 import numpy as np
 
-from cgr.lab import decisions, fitting
-from cgr.lab.columns import Ints
-from cgr.lab.fitting import Figures, Sample
+from cgr.lab import fit as fitting
+from cgr.lab.decide import replay as decisions
+from cgr.lab.decide.columns import Ints
+from cgr.lab.fit import Figures, Sample
 from cgr.records import Probe
 from cgr.rules import (
     Adaptive,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.rows import Results, Row
-from cgr.lab.report.style import BLUE, GREEN, GREY, ORANGE, RED, paper, styled
+from cgr.lab.output.style import BLUE, GREEN, GREY, ORANGE, RED, paper, styled
 
 MOST = 1.6
 PLACES = (200, 500, 1000, 2000, 4000)

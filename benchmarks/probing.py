@@ -8,7 +8,7 @@ from typing import cast
 
 from benchmarks.rows import Results, Row
 from benchmarks.subject import SPEC, Bench, read, think_on, timed
-from cgr.drive import Driver
+from cgr.drive.driver import Driver
 from cgr.reason import Ask
 from cgr.records import Probe
 

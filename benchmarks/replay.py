@@ -18,10 +18,11 @@ from typing import TypeVar
 import click
 import numpy as np
 
-from cgr.lab import decisions, scores
-from cgr.lab.columns import Columns
-from cgr.lab.recording import RecordedTrace, RunInfo
+from cgr.lab.decide import replay as decisions
+from cgr.lab.decide.columns import Columns
 from cgr.lab.report import numbers, tables
+from cgr.lab.score import accuracy as scores
+from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.records import Probe
 from cgr.rules import Cgr, FixedBudget, Rule
 

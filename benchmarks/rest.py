@@ -9,7 +9,7 @@ import time
 
 from benchmarks import replay
 from benchmarks.rows import Results, Row
-from cgr.lab.columns import Columns
+from cgr.lab.decide.columns import Columns
 
 HEAVY = {"xllamacpp", "httpx", "torch", "transformers", "vllm", "numpy", "matplotlib", "plotly", "jinja2"}
 

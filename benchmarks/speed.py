@@ -23,9 +23,9 @@ import click
 from benchmarks import memory
 from benchmarks.rows import Results, Row
 from cgr.engines.base import Engine, Sampling, keyed_seed
-from cgr.engines.llama import LlamaEngine
-from cgr.engines.remote import RemoteEngine
-from cgr.engines.wire import thinking_body
+from cgr.engines.completions.engine import RemoteEngine
+from cgr.engines.completions.wire import thinking_body
+from cgr.engines.llama.engine import LlamaEngine
 from cgr.model.problems import unseen
 from cgr.settings import INSTRUCTION
 from cgr.solve import open_model

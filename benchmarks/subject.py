@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
-from cgr.drive import Driver
+from cgr.drive.driver import Driver
 from cgr.engines.base import Engine, Sampling, Session
 from cgr.probing import ProbeSpec
 from cgr.reason import Append, Think, Thought

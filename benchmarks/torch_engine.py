@@ -18,10 +18,10 @@ from typing import Any
 import click
 import torch
 
-from cgr.engines.chat import ThinkTags
-from cgr.engines.torch_jobs import Alone
-from cgr.engines.torch_session import ask
-from cgr.engines.transformers import TransformersEngine, TransformersOptions
+from cgr.engines.hf.engine import TransformersEngine, TransformersOptions
+from cgr.engines.hf.requests import Alone
+from cgr.engines.hf.session import ask
+from cgr.engines.text.chat import ThinkTags
 from cgr.probing import ProbeSpec
 
 LENGTHS = (2000, 6000)

@@ -9,7 +9,7 @@ import pytest_asyncio
 from hypothesis import settings
 
 from cgr import Model, open_model
-from cgr.engines.llama import LlamaEngine
+from cgr.engines.llama.engine import LlamaEngine
 
 settings.register_profile("calm", deadline=None, max_examples=100, derandomize=True)
 settings.load_profile("calm")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cgr import GO_ON, Rule, Seen, Solution, Token, next_multiple, rule
-from cgr.drive import Driver, Outcome
+from cgr.drive.driver import Driver, Outcome
 from cgr.engines.base import Sampling
 from cgr.engines.scripted import Answers, ScriptedEngine
 from cgr.probing import ProbeSpec

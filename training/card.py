@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 import cgr
-from cgr.lab import scores
-from cgr.lab.columns import Columns
-from cgr.lab.decisions import at_budget, first_sure
-from cgr.lab.progress import Progress
+from cgr.lab.decide.columns import Columns
+from cgr.lab.decide.replay import at_budget, first_sure
 from cgr.lab.questions import load_questions
-from cgr.lab.selective import Selective, selective
+from cgr.lab.record.generate import Plan, generate
+from cgr.lab.record.progress import Progress
+from cgr.lab.score import accuracy as scores
+from cgr.lab.score.calibration import Selective, selective
 from cgr.lab.store import Store
-from cgr.lab.traces import Plan, generate
 from training import card_figures, card_text
 
 THRESHOLDS = (0.96, 0.97, 0.98, 0.99)

@@ -8,9 +8,9 @@ import matplotlib
 import numpy as np
 from numpy.typing import NDArray
 
-from cgr.lab.columns import Columns
-from cgr.lab.decisions import at_budget
-from cgr.lab.selective import Selective
+from cgr.lab.decide.columns import Columns
+from cgr.lab.decide.replay import at_budget
+from cgr.lab.score.calibration import Selective
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from cgr.errors import UnknownName, UsageError
-from cgr.places import Place
 from cgr.records import Decision, Probe, StopCause
 from cgr.rules import GIVE_UP, STOP, Action, KeepThinking, Rule, Seen
+from cgr.rules.marks import Place
 
 AtEnd = Literal["answer", "abstain"]
 POLICIES = ("answer", "abstain")

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from cgr import running
-from cgr.drive import Driver, OnEvent, answer_room
+from cgr import sync as running
+from cgr.drive.driver import Driver, OnEvent, answer_room
 from cgr.engines.base import Engine, keyed_seed
+from cgr.engines.open import EMBEDDED, Opening, find_model
 from cgr.errors import UsageError
-from cgr.opening import EMBEDDED, Opening, find_model
 from cgr.records import Decision, Probe, Record, StopCause
 from cgr.settings import PROMPT_ROOM, Fitted, Settings
 
 if TYPE_CHECKING:
-    from cgr.engines.transport import Patience
+    from cgr.engines.completions.connection import Patience
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ import pytest
 from benchmarks import probing
 from benchmarks.rows import Results
 from benchmarks.subject import Bench
-from cgr.engines.llama import LlamaEngine
+from cgr.engines.llama.engine import LlamaEngine
 
 Way = Callable[[Bench, str, int, Results], Awaitable[list[int]]]
 

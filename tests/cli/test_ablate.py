@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.ablated import run, traces
-from tests.lab.recipes import cgr
+from tests.lab.ablate.ablated import run, traces
+from tests.lab.recipes.recipes import cgr
 from tests.support import command
 
 

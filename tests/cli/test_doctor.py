@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cgr.doctor import Checkup
-from cgr.doctor.words import in_lines
+from cgr.doctor.terminal import in_lines
 from tests.support import command
 
 

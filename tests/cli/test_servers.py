@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.upstream import KEY, address
+from tests.engines.completions.upstream import KEY, address
 from tests.support import JSON_KEYS, QUESTION, command
 
 WITH_KEY = {"CGR_API_KEY": KEY}

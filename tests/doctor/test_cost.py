@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cgr.doctor import cost
-from cgr.doctor.subject import Subject, Thought
+from cgr.doctor.sample import Subject, Thought
 from cgr.probing import ProbeSpec
 from tests.support import scripted
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cgr.doctor import Checkup, Wish, examine, other_threads
-from cgr.doctor.words import in_lines
-from cgr.engines.llama import LlamaEngine
+from cgr.doctor.terminal import in_lines
+from cgr.engines.llama.engine import LlamaEngine
 from cgr.engines.scripted import ScriptedEngine
 from cgr.errors import UsageError
 from tests.support import UNSURE, scripted

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from cgr import Model
-from cgr.drive import Driver, Outcome
+from cgr.drive.driver import Driver, Outcome
 from cgr.engines.base import Sampling
-from cgr.engines.llama import LlamaEngine
+from cgr.engines.llama.engine import LlamaEngine
 from cgr.engines.paired import PairedEngine
 from cgr.engines.scripted import Answers, ScriptedEngine
 from cgr.errors import UsageError

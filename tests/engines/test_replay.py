@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cgr import Model, Settings
-from cgr.drive import Driver, Outcome
+from cgr.drive.driver import Driver, Outcome
 from cgr.engines.base import Engine, Sampling
 from cgr.engines.replay import ReplayEngine
 from cgr.probing import ProbeSpec

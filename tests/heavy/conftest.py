@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from cgr.engines.transformers import TransformersEngine
+from cgr.engines.hf.engine import TransformersEngine
 from tests.heavy.models import opened
 
 

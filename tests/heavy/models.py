@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cgr.engines.base import Sampling
-from cgr.engines.transformers import TransformersEngine, TransformersOptions
+from cgr.engines.hf.engine import TransformersEngine, TransformersOptions
 from cgr.probing import ProbeSpec
 
 MODEL = Path(str(files("cgr.model")))
@@ -26,7 +26,7 @@ def random_model(folder: Path, kind: str, **config: Any) -> Path:
     import torch
     import transformers
 
-    from cgr.engines.torch_model import quiet
+    from cgr.engines.hf.load import quiet
 
     torch.manual_seed(0)
     sizes = {

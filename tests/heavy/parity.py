@@ -13,8 +13,8 @@ from pathlib import Path
 from cgr.certainty import probability
 from cgr.engines.base import Engine, Sampling
 from cgr.lab.questions import arithmetic
+from cgr.lab.record.generate import Plan, agenerate
 from cgr.lab.store import Store
-from cgr.lab.traces import Plan, agenerate
 from cgr.records import Probe, Token
 from cgr.settings import Settings
 from tests.heavy.models import SPEC

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from cgr.engines.transformers import TransformersEngine
-from cgr.lab.probes import Wish, aprobe
-from cgr.lab.traces import Plan, agenerate
+from cgr.engines.hf.engine import TransformersEngine
+from cgr.lab.record.generate import Plan, agenerate
+from cgr.lab.record.probe import Wish, aprobe
 from cgr.records import Probe, Question
 from cgr.settings import Settings
 from tests.heavy.models import GREEDY, SPEC, opened, random_model, suffix_of, thought
 from tests.heavy.test_transformers import assert_alike
-from tests.lab.test_traces import kept
+from tests.lab.record.test_generate import kept
 from tests.support import OTHERS, QUESTION
 
 pytestmark = pytest.mark.heavy
@@ -30,7 +30,7 @@ async def test_packed_equals_one_by_one(
     kind: str, queries: int, hf: TransformersEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also in groups of one or two cuts, and where some answers close before others."""
-    monkeypatch.setattr("cgr.engines.torch_packed.QUERIES", queries)
+    monkeypatch.setattr("cgr.engines.hf.packed_probe.QUERIES", queries)
     engine = hf if kind == "embedded" else opened(random_model(tmp_path, "Llama"), threads=1)
     trace = await thought(engine, QUESTION, GREEDY, 96)
     prompt, suffix = await engine.prompt(QUESTION), await suffix_of(engine)

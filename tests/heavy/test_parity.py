@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cgr import open_model
-from cgr.engines.transformers import TransformersEngine
+from cgr.engines.hf.engine import TransformersEngine
 from tests.heavy.models import SPEC
 from tests.heavy.parity import Next, Reading, assert_parity, read, save
 

@@ -23,14 +23,14 @@ KNOWN = (
 def test_philox_gives_its_known_answers(counter: tuple[int, ...], key: tuple[int, int], expected: tuple[int, ...]) -> None:
     import numpy as np
 
-    from cgr.engines.torch_sampling import philox
+    from cgr.engines.hf.sampler import philox
 
     a, b, c, d = (np.array([word], dtype=np.uint64) for word in counter)
     assert tuple(int(word[0]) for word in philox((a, b, c, d), key)) == expected
 
 
 def test_a_uniform_depends_on_seed_and_position_alone() -> None:
-    from cgr.engines.torch_sampling import BLOCK, Chance, uniforms
+    from cgr.engines.hf.sampler import BLOCK, Chance, uniforms
 
     whole = uniforms(7, 0, 3 * BLOCK)
     chance = Chance(7)
@@ -47,7 +47,7 @@ def test_a_uniform_depends_on_seed_and_position_alone() -> None:
 def test_draws_follow_the_distribution() -> None:
     import torch
 
-    from cgr.engines.torch_sampling import draw, uniforms
+    from cgr.engines.hf.sampler import draw, uniforms
 
     chances = torch.tensor([0.1, 0.2, 0.0, 0.4, 0.3])
     count = 4000
@@ -63,7 +63,7 @@ def test_draws_follow_the_distribution() -> None:
 def test_top_p_keeps_the_fewest_that_reach_it(top_p: float, allowed: set[int]) -> None:
     import torch
 
-    from cgr.engines.torch_sampling import draw, uniforms
+    from cgr.engines.hf.sampler import draw, uniforms
 
     logits = torch.tensor([0.1, 0.2, 0.0, 0.4, 0.3]).log().repeat(500, 1)
     ones = torch.ones(500, dtype=torch.float64)

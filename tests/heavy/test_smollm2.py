@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from cgr import Model, open_model
-from cgr.engines.chat import ThinkTags
+from cgr.engines.text.chat import ThinkTags
 from cgr.lab.questions import load_questions
+from cgr.lab.record.generate import Plan, agenerate
 from cgr.lab.report import write_report
 from cgr.lab.store import Store
-from cgr.lab.traces import Plan, agenerate
 from cgr.settings import Settings
 from tests.heavy.models import GREEDY, SPEC, opened, suffix_of
 from tests.heavy.test_transformers import assert_alike

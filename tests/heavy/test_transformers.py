@@ -11,8 +11,8 @@ import pytest
 
 from cgr import Model, Probed, Settings, Thinking
 from cgr.engines.base import Answered, Sampling
-from cgr.engines.chat import ThinkTags
-from cgr.engines.transformers import TransformersEngine
+from cgr.engines.hf.engine import TransformersEngine
+from cgr.engines.text.chat import ThinkTags
 from cgr.errors import DoesNotFit, MissingCapability, ModelNotFound, NotAModel, UsageError
 from tests.heavy.models import GGUF, GREEDY, HF, SPEC, opened, random_model, suffix_of, thought
 from tests.support import OTHERS, QUESTION, gist
@@ -371,7 +371,7 @@ async def test_layers_that_cannot_be_rewound_are_refused(tmp_path: Path) -> None
 
 async def test_a_gguf_file_is_read_too(hf: TransformersEngine) -> None:
     """The embedded model by its other file: the same tokens, the same thinking, and its wishes."""
-    from cgr.engines.llama import fingerprint
+    from cgr.engines.llama.engine import fingerprint
 
     engine = opened(GGUF, threads=1)
     info = engine.info

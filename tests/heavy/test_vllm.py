@@ -14,11 +14,11 @@ import pytest_asyncio
 
 from cgr import Model, open_model
 from cgr.engines.base import Sampling
-from cgr.engines.children import ChildEngine
-from cgr.engines.streaming import RemoteSession
+from cgr.engines.completions.session import RemoteSession
+from cgr.engines.launch.server import ChildEngine
 from cgr.lab.questions import load_questions
+from cgr.lab.record.generate import Plan, agenerate
 from cgr.lab.store import Store
-from cgr.lab.traces import Plan, agenerate
 from cgr.settings import Settings
 from tests.heavy.models import HF
 from tests.heavy.parity import assert_parity, read, save

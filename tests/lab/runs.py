@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from cgr.lab.recording import RecordedTrace, RunInfo
+from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.records import Ended, Probe
 
 SIX_INFO = RunInfo(name="six", model="worked example", engine="import", budget=4000, interval=1000)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import cgr
-from cgr.engines.chat import ThinkTags, render
-from cgr.engines.gguf import read_head
+from cgr.engines.llama.header import read_head
+from cgr.engines.text.chat import ThinkTags, render
 
 MODEL = Path(str(files("cgr.model")))
 GGUF, HF = MODEL / "embedded.gguf", MODEL / "hf"

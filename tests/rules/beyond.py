@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cgr.engines.scripted import Answers
-from cgr.lab.decisions import replay
-from cgr.lab.recording import RecordedTrace
+from cgr.lab.decide.replay import replay
+from cgr.lab.store.recorded import RecordedTrace
 from cgr.records import Decision, Ended, StopCause
 from cgr.rules import Rule
 from tests.support import OnlyWatches, run, scripted, spec

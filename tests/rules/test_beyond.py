@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cgr.errors import NotRecorded, UnknownName, UsageError
-from cgr.lab.decisions import replay
-from cgr.lab.recording import RecordedTrace
+from cgr.lab.decide.replay import replay
+from cgr.lab.store.recorded import RecordedTrace
 from cgr.records import Probe
 from cgr.rules import Adaptive, GiveUpEarly, LoopBreaker, Rule, Smoothed, SureTwice, make_rule
 from cgr.rules.history import History, history

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from cgr import Model
-from cgr.lab.probes import aprobe
-from cgr.lab.rivals import Recordings, decide_rule
+from cgr.lab.decide.any_rule import Recordings, decide_rule
+from cgr.lab.record.generate import agenerate
+from cgr.lab.record.probe import aprobe
 from cgr.lab.store import Store
-from cgr.lab.traces import agenerate
-from cgr.lab.wanted import wishes_for
+from cgr.lab.store.needed_probes import wishes_for
 from cgr.records import Question
 from cgr.rules import make_rule
-from tests.lab.test_traces import plan
+from tests.lab.record.test_generate import plan
 from tests.support import OTHERS, QUESTION
 
 BUDGET, INTERVAL = 320, 32

@@ -32,7 +32,7 @@ from cgr.rules import (
     read_parameters,
 )
 from cgr.rules import rule as register
-from cgr.rules.levels import exponential
+from cgr.rules.level_rule import exponential
 from tests.support import tokens_of
 
 

@@ -11,7 +11,7 @@ import click
 from cgr.cli.report import check_installed
 
 if TYPE_CHECKING:
-    from cgr.lab.ablations import WrittenAblations
+    from cgr.lab.ablate import WrittenAblations
 
 
 @click.command("ablate")
@@ -29,7 +29,7 @@ def command(
     Those for which something is missing are named, with the command that records it.
     """
     check_installed("numpy", "matplotlib")
-    from cgr.lab.ablations import ablate
+    from cgr.lab.ablate import ablate
 
     chosen = None if only is None else tuple(only.replace(",", " ").split())
     written = ablate(run, out, forced=forced, only=chosen, threshold=threshold)

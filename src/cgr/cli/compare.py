@@ -13,8 +13,8 @@ from cgr.cli.report import check_installed, numbers_in
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cgr.lab.comparison.rows import Compared
-    from cgr.lab.report.comparing import WrittenComparison
+    from cgr.lab.compare.result import Compared
+    from cgr.lab.compare.write import WrittenComparison
 
 
 @click.command("compare")
@@ -43,7 +43,7 @@ def command(
     """
     check_installed("numpy", "matplotlib")
     from cgr.lab.compare import PENALTIES, TUNE_ON
-    from cgr.lab.report.comparing import write_comparison
+    from cgr.lab.compare.write import write_comparison
 
     names = None if rules is None else rules.replace(",", " ").split()
     costs, share = numbers_in(penalties), TUNE_ON if tune_on is None else tune_on
@@ -64,8 +64,8 @@ def _show(written: WrittenComparison) -> None:
 
 
 def _show_one(compared: Compared, console: Console) -> None:
-    from cgr.lab.comparison import words
-    from cgr.lab.report.compared import table_lines
+    from cgr.lab.compare import prose as words
+    from cgr.lab.compare.tables import table_lines
 
     run = compared.run
     seeds = "1 seed" if compared.seeds == 1 else f"{compared.seeds} seeds"

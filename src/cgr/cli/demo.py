@@ -28,9 +28,9 @@ def command(out: Path, questions: int, seeds: int, budget: int | None, as_json: 
     saved and cost, and where the page with every table and figure is.
     """
     check_installed("numpy", "matplotlib")
-    from cgr.cli.experiment import conduct
+    from cgr.cli.shared.recipe import conduct
     from cgr.lab.questions.arithmetic import NAME
-    from cgr.lab.recipes import Recipe
+    from cgr.lab.recipes.recipe import Recipe
 
     recipe = Recipe(
         name="demo",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cgr.cli.models import ModelChoice, model_options, open_given
+from cgr.cli.shared.model_options import ModelChoice, model_options, open_given
 from cgr.rules.base import THRESHOLD
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def command(given: ModelChoice, tokens: int, threshold: float, share: float, as_
     The same cut of a trace is probed in several ways. Without --model: the embedded one.
     """
     from cgr.doctor import Wish
-    from cgr.doctor.words import in_lines
+    from cgr.doctor.terminal import in_lines
 
     given.refuse_probe_model(f"Examine the other with --model {given.probe_model}")
     wish = Wish(tokens, threshold, share)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cgr import rule_files
 from cgr.errors import UsageError
+from cgr.rules import files as rule_files
 from cgr.rules import make_rule, read_parameters
 
 if TYPE_CHECKING:
-    from cgr.lab.fitting import Fit
+    from cgr.lab.fit import Fit
 
 
 @click.command("fit")
@@ -44,7 +44,7 @@ def command(
     from cgr.cli.report import check_installed
 
     check_installed("numpy")
-    from cgr.lab import fitting
+    from cgr.lab import fit as fitting
 
     path = out or run / f"{name}{rule_files.SUFFIX}"
     if not rule_files.is_file(path.name):

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import click
 
 from cgr import certainty, probing
-from cgr.cli.models import SESSIONS, ModelChoice, model_options, open_given
+from cgr.cli.shared.model_options import SESSIONS, ModelChoice, model_options, open_given
 from cgr.errors import UsageError
 from cgr.records import AnswerFormat
 from cgr.settings import Settings
@@ -80,10 +80,10 @@ def command(
     Interrupted at any moment, the same command goes on where it stopped. What fails is listed, and tried again by the next
     call.
     """
-    from cgr.cli.lab import finish, sessions_for
-    from cgr.lab.progress import Progress
+    from cgr.cli.shared.finish import finish, sessions_for
     from cgr.lab.questions import load_questions
-    from cgr.lab.traces import Plan, generate
+    from cgr.lab.record.generate import Plan, generate
+    from cgr.lab.record.progress import Progress
 
     settings = Settings.of(rule=rule, **options)
     questions = load_questions(

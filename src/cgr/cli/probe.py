@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from cgr import certainty, probing
-from cgr.cli.models import SESSIONS, ModelChoice, model_options, open_given
+from cgr.cli.shared.model_options import SESSIONS, ModelChoice, model_options, open_given
 from cgr.errors import UsageError
-from cgr.lab.config import WHERE, Where
+from cgr.lab.store.config import WHERE, Where
 
 
 @click.command("probe")
@@ -47,11 +47,11 @@ def command(
 
     A run can hold several sets of probes. Interrupted at any moment, the same command goes on where it stopped.
     """
-    from cgr.cli.lab import finish, sessions_for
-    from cgr.lab.probes import Wish, check_probeable, probe_each
-    from cgr.lab.progress import Progress
+    from cgr.cli.shared.finish import finish, sessions_for
+    from cgr.lab.record.probe import Wish, check_probeable, probe_each
+    from cgr.lab.record.progress import Progress
     from cgr.lab.store import Store
-    from cgr.lab.wanted import wishes_for
+    from cgr.lab.store.needed_probes import wishes_for
     from cgr.solve import open_model
 
     given.refuse_probe_model(f"Probe with another model: --model {given.probe_model}")

@@ -65,7 +65,7 @@ def check_installed(*packages: str) -> None:
 
 
 def _show(written: WrittenReport) -> None:
-    from cgr.lab.report.summary import lines
+    from cgr.lab.report.terminal import lines
 
     for report in written.reports:
         click.echo("\n".join(lines(report)) + "\n")

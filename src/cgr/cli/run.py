@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cgr.cli.models import ModelChoice, model_options
 from cgr.cli.report import check_installed
+from cgr.cli.shared.model_options import ModelChoice, model_options
 from cgr.errors import UsageError
 
 if TYPE_CHECKING:
-    from cgr.lab.recipes import Recipe
+    from cgr.lab.recipes.recipe import Recipe
 
 OF_THE_MODEL = ("tokenizer", "think_tags", "threads", "device", "dtype", "dialect", "chunk")
 
@@ -43,8 +43,8 @@ def command(
     Interrupted at any moment, the same command goes on where it stopped. docs/recipes.md says what a recipe holds.
     """
     check_installed("numpy", "matplotlib")
-    from cgr.cli.experiment import conduct
-    from cgr.lab.recipes import read_recipe
+    from cgr.cli.shared.recipe import conduct
+    from cgr.lab.recipes.recipe import read_recipe
 
     if tokens_per_second is not None and not dry_run:
         raise UsageError("--tokens-per-second is for the plan.", "Add --dry-run, or leave it out.")
@@ -66,7 +66,7 @@ def _changed(recipe: Recipe, given: ModelChoice, **options: Any) -> Recipe:
 
 
 def _show_plan(recipe: Recipe, out: Path | None, as_json: bool) -> None:
-    from cgr.lab.forecast import forecast, in_lines
+    from cgr.lab.recipes.forecast import forecast, in_lines
 
     plan = forecast(recipe, out)
     click.echo(plan.to_json() if as_json else "\n".join(in_lines(plan)))

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 import click
 
-from cgr import certainty, probing, reason, rule_files
-from cgr.cli.models import ModelChoice, model_options, open_given
+from cgr import certainty, probing, reason
+from cgr.cli.shared.model_options import ModelChoice, model_options, open_given
 from cgr.errors import UsageError
+from cgr.rules import files as rule_files
 from cgr.rules import read_parameters
 from cgr.settings import Settings
 from cgr.solve import Solution
@@ -68,7 +69,7 @@ def command(
 
     With `-` the question is read from standard input. Without one, the embedded model takes a problem of its own.
     """
-    from cgr.cli.watch import Watcher
+    from cgr.cli.shared.live import Watcher
 
     options["rule"], fitted = rule_files.named(options["rule"])
     options["parameters"] = {**fitted, **read_parameters(options["rule"], given_parameters)}

@@ -11,7 +11,7 @@ from cgr.doctor.cost import Cost
 from cgr.doctor.integers import Integers
 from cgr.doctor.machine import Machine
 from cgr.doctor.noise import Noise, Others
-from cgr.doctor.subject import Subject, think
+from cgr.doctor.sample import Subject, think
 from cgr.engines.base import Capabilities, Engine, ModelInfo
 from cgr.errors import UsageError
 from cgr.model.problems import unseen

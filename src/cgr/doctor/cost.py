@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from cgr.doctor.subject import Subject, Thought
+from cgr.doctor.sample import Subject, Thought
 from cgr.records import Record
 
 GRID = 32  # intervals on the grid that thinking comes in waste no part of a chunk

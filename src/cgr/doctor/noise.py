@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
-from cgr.doctor.subject import SAMPLING, Subject, Thought
+from cgr.doctor.sample import SAMPLING, Subject, Thought
 from cgr.engines.base import Engine, Session
 from cgr.records import Probe, Record
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cgr.engines.base import Answered, Capabilities, Done, Engine, ModelInfo, OnText, Sampling, Session, Stretch
-from cgr.engines.retelling import Retelling, Telling
+from cgr.engines.text.retokenize import Retelling, Telling
 from cgr.errors import UsageError
 
 SAMPLE = "So 7*86+415=1017, x_1=\\frac{1017}{3}.\n\nWait, let me check: it's naïve; 你好, ½ → “ok”? 😀\tdone"

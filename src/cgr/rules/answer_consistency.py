@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from cgr.records import Probe
 from cgr.rules.base import INTERVAL, Seen, check_at_least_one, next_multiple, rule
-from cgr.rules.levels import Levelled, agreements
+from cgr.rules.level_rule import Levelled, agreements
 
 
 @rule("answer-consistency")

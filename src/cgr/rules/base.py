@@ -13,9 +13,9 @@ from importlib.metadata import entry_points
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from cgr.errors import UnknownName, UsageError
-from cgr.places import Place
 from cgr.probing import Asks
 from cgr.records import Probe
+from cgr.rules.marks import Place
 
 ENTRY_POINTS = "cgr.rules"
 WAIT = "\nWait"

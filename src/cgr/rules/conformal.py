@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 from cgr.errors import UsageError
 from cgr.records import Probe
 from cgr.rules.base import INTERVAL, THRESHOLD, Seen, check_at_least_one, check_threshold, next_multiple, rule
-from cgr.rules.levels import Levelled, exponential
+from cgr.rules.level_rule import Levelled, exponential
 
 
 @rule("conformal")

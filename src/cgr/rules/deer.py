@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from cgr.errors import UnknownName
-from cgr.places import Place
 from cgr.probing import END_TAG, Asks
 from cgr.records import Probe
 from cgr.rules.base import Seen, check_threshold, rule
-from cgr.rules.levels import Levelled
+from cgr.rules.level_rule import Levelled
+from cgr.rules.marks import Place
 
 AVERAGES = ("avg1", "avg2")
 PREFIX = "\n**Final Answer**\n\\boxed"

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from cgr.probing import Asks
 from cgr.records import Probe
 from cgr.rules.base import Seen, check_at_least_one, next_multiple, rule
-from cgr.rules.levels import Levelled, agreements
+from cgr.rules.level_rule import Levelled, agreements
 
 PREFIX = "... Oh, I suddenly got the answer to the whole problem, **Final Answer**\n\n\\[ \\boxed{"
 HEDGES = re.compile(r"\b(?:wait|hold|but|okay|no|hmm)\b", re.IGNORECASE)

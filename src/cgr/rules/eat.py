@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from cgr.errors import NotRecorded, UsageError
-from cgr.places import Place
 from cgr.probing import END_TAG, Asks
 from cgr.records import Probe
 from cgr.rules.base import rule
-from cgr.rules.levels import Levelled, exponential
+from cgr.rules.level_rule import Levelled, exponential
+from cgr.rules.marks import Place
 
 PREFIX = f"\n{END_TAG}\n"
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from cgr.plain import same_answer
 from cgr.records import Probe
+from cgr.rules.same_answer import same_answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from cgr.plain import same_answer
 from cgr.probing import Asks
 from cgr.records import Probe
 from cgr.rules.base import INTERVAL, Seen, check_at_least_one, check_threshold, next_multiple, rule
-from cgr.rules.levels import Levelled
+from cgr.rules.level_rule import Levelled
+from cgr.rules.same_answer import same_answer
 
 
 @rule("puma-verify")

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from cgr.errors import UnknownName, UsageError
-from cgr.lab.answers import FORMATS, clean_gold
+from cgr.lab.grading import FORMATS, clean_gold
 from cgr.lab.questions.source import Fields, Row
 from cgr.records import AnswerFormat, Question
 

@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from cgr.errors import NotRecorded, UsageError
-from cgr.lab import decisions
-from cgr.lab.columns import Columns
-from cgr.lab.comparison.rows import Compared
-from cgr.lab.decisions import Decide
-from cgr.lab.recording import RecordedTrace, RunInfo
-from cgr.lab.report import compared, comparing, figures, numbers, tables
-from cgr.lab.report.rows import SCHEMA, Report
-from cgr.lab.report.runs import beside, folder_of, told_apart
-from cgr.lab.report.table import write_table
+from cgr.lab.compare import tables as compared
+from cgr.lab.compare import write as comparing
+from cgr.lab.compare.result import Compared
+from cgr.lab.decide import replay as decisions
+from cgr.lab.decide.columns import Columns
+from cgr.lab.decide.replay import Decide
+from cgr.lab.output.paths import beside, folder_of, told_apart
+from cgr.lab.output.table import write_table
+from cgr.lab.report import figures, numbers, tables
+from cgr.lab.report.result import SCHEMA, Report
 from cgr.lab.store import DEFAULT, Store
+from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.probing import ProbeSpec
 
 FOLDER, JSON = "report", "report.json"

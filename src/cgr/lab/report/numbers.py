@@ -8,11 +8,11 @@ from dataclasses import asdict
 import numpy as np
 
 from cgr.errors import NotRecorded, UsageError
-from cgr.lab import decisions, scores
-from cgr.lab.columns import Bools, Columns, Floats
-from cgr.lab.decisions import Decide, Decided
-from cgr.lab.report import words
-from cgr.lab.report.rows import (
+from cgr.lab.decide import replay as decisions
+from cgr.lab.decide.columns import Bools, Columns, Floats
+from cgr.lab.decide.replay import Decide, Decided
+from cgr.lab.report import notes as words
+from cgr.lab.report.result import (
     Baseline,
     BudgetRow,
     GradeRow,
@@ -25,7 +25,8 @@ from cgr.lab.report.rows import (
     TradeOffRow,
     Written,
 )
-from cgr.lab.selective import selective
+from cgr.lab.score import accuracy as scores
+from cgr.lab.score.calibration import selective
 from cgr.rules.base import THRESHOLD, check_threshold
 
 THRESHOLDS = (0.96, 0.97, 0.98, 0.99)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from cgr.lab.report.rows import Report, SpreadRow, labels
-from cgr.lab.report.table import Cell, Head, Table, write_table
+from cgr.lab.output.table import Cell, Head, Table, write_table
+from cgr.lab.report.result import Report, SpreadRow, labels
 
 THRESHOLD = Head("threshold", "θ", "g")
 ACCURACY = Head("correct_mean", "Acc.", ".2f")

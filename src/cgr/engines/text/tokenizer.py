@@ -1,0 +1,97 @@
+"""A tokenizer of our own, for servers that do not lend theirs: a folder, a `tokenizer.json`, or a hub id."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cgr.errors import ModelNotFound, UsageError
+
+FILE, CONFIG, TEMPLATE = "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"
+
+
+class LocalTokenizer:
+    """Also knows the chat template that lies beside it, and the tokens that are not text."""
+
+    def __init__(self, name: str) -> None:
+        path = find(name)
+        self._tokenizer = _load(path)
+        config = _config(path.parent / CONFIG)
+        beside = path.parent / TEMPLATE
+        self.template = beside.read_text("utf-8") if beside.is_file() else _template(config)
+        self.bos, self.eos = _name(config.get("bos_token")), _name(config.get("eos_token"))
+        added = self._tokenizer.get_added_tokens_decoder()
+        self.special = {token.content: number for number, token in added.items()}
+
+    def encode(self, text: str, *, special: bool = False) -> tuple[int, ...]:
+        return tuple(self._tokenizer.encode(text, add_special_tokens=special).ids)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=False))
+
+
+def _load(path: Path) -> Any:
+    try:
+        from tokenizers import Tokenizer
+    except ImportError as error:
+        raise UsageError(
+            "A local tokenizer needs one more package.", "pip install 'certainty-guided-reasoning[hub]'"
+        ) from error
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises nothing narrower
+        raise UsageError(f"{path} is not a tokenizer: {error}.", "Give a tokenizer.json, or its folder.") from error
+
+
+def find(name: str) -> Path:
+    path = Path(name)
+    if path.is_file():
+        return path
+    if (path / FILE).is_file():
+        return path / FILE
+    if path.exists():
+        raise ModelNotFound(f"There is no {FILE} in {name}.", "Give the folder of a model, or a tokenizer.json.")
+    return _download(name)
+
+
+def _download(name: str) -> Path:
+    from cgr.engines.llama.download import failures
+
+    try:
+        import huggingface_hub as hub
+    except ImportError as error:
+        raise UsageError(
+            "Tokenizers from the hub need one more package.", "pip install 'certainty-guided-reasoning[hub]'"
+        ) from error
+    try:
+        path = Path(hub.hf_hub_download(name, FILE))
+        for beside in (CONFIG, TEMPLATE):
+            if hub.file_exists(name, beside):
+                hub.hf_hub_download(name, beside)
+    except failures() as error:
+        raise ModelNotFound(
+            f"The hub has no tokenizer {name!r}, or cannot be reached.", "Give a folder or a tokenizer.json."
+        ) from error
+    return path
+
+
+def _config(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    except ValueError as error:
+        raise UsageError(f"{path} is not JSON: {error}.", "Download it again.") from error
+    return value if isinstance(value, dict) else {}
+
+
+def _template(config: dict[str, Any]) -> str:
+    """One template, or the default one of several."""
+    given = config.get("chat_template") or ""
+    if isinstance(given, list):
+        return next((str(one["template"]) for one in given if one.get("name") == "default"), "")
+    return str(given)
+
+
+def _name(token: Any) -> str:
+    return str(token.get("content", "") if isinstance(token, dict) else token or "")

@@ -1,0 +1,135 @@
+"""Every rule in one figure: what tokens buy with each, and what each saves where accuracy stays the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cgr.lab.compare import prose as words
+from cgr.lab.compare.result import Compared, Entry, Point
+from cgr.lab.output import style
+
+PLAIN = "fixed-budget"
+# The palette of the other figures first; where more rules are compared, tones that keep apart from those.
+COLOURS = (
+    *(style.BLUE, style.RED, style.GREEN, "#B4588A", "#B87A00", "#2E86C1"),
+    *("#8C510A", "#5E3C99", "#B2182B", "#1B7837", "#2A7F78", "#C51B7D", "#4D4D4D", "#7A6C00"),
+)
+ACROSS = (4, 3)  # panels in a row
+LEAST, DEPTH = 0.06, 0.2  # of accuracy that is shown, at least, and at most below the full budget's
+
+
+def colours(compared: Compared) -> dict[str, str]:
+    """One for each rule, by its place in the alphabet: the same in every run that has the same rules."""
+    names = sorted(entry.rule for entry in compared.entries if entry.rule != PLAIN)
+    return {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(names)} | {PLAIN: style.BASELINE}
+
+
+def draw(compared: Compared) -> Any:
+    """On the left a panel for each rule, before the lines of all the others; on the right what they come to."""
+    from matplotlib.figure import Figure
+
+    count = len(compared.entries)
+    across = min(count, 2) if count <= 4 else min(ACROSS, key=lambda wide: -count % wide)  # with the fewest gaps
+    down = -(-count // across)
+    widths = max(2.15 * across, 6.8), 4.4
+    sheet = Figure(figsize=(sum(widths), max(1.2 + 2.05 * down, 1.5 + 0.3 * count, 3.8)), layout="constrained")
+    left, right = np.ravel(np.asarray(sheet.subfigures(1, 2, width_ratios=widths)))
+    tones = colours(compared)
+    panels = left.subplots(down, across, sharex=True, sharey=True, squeeze=False)
+    for axes, entry in zip(panels.flat, compared.entries, strict=False):
+        _panel(axes, entry, compared, tones)
+    for axes in panels.flat[count:]:
+        axes.set_visible(False)
+    _frame(left, panels, compared)
+    _savings(right.subplots(), compared, tones)
+    return sheet
+
+
+def _frame(figure: Any, panels: Any, compared: Compared) -> None:
+    axes = panels[0, 0]
+    axes.set_xlim(0, 1.08 * compared.whole_baseline.net_tokens)
+    axes.set_ylim(*_accuracies(compared))
+    axes.yaxis.set_major_formatter(style.percent)
+    axes.xaxis.set_major_formatter(style.tokens)
+    axes.xaxis.set_major_locator(_few())
+    count = len(compared.entries)
+    for place, panel in enumerate(panels.flat[:count]):
+        panel.tick_params(labelsize=8, labelbottom=place + panels.shape[1] >= count)
+    below = f"{-compared.margin:g} point below it"
+    figure.suptitle("What tokens buy with each rule, on all questions", x=0.01, ha="left", **HEADLINE)
+    figure.supxlabel(
+        f"Tokens a trace (mean), probes' included\n◆ full budget   dotted: {below}   bars: 95% intervals, paired with it",
+        fontsize=9.5,
+    )
+    figure.supylabel("Accuracy", fontsize=9.5)
+
+
+HEADLINE: dict[str, Any] = {"fontsize": 11, "fontweight": "bold"}
+
+
+def _few() -> Any:
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(4, steps=[1, 2, 2.5, 5, 10])
+
+
+def _panel(axes: Any, entry: Entry, compared: Compared, tones: dict[str, str]) -> None:
+    base, colour = compared.whole_baseline, tones[entry.rule]
+    for other in compared.entries:
+        if other is not entry:
+            _line(axes, other, color="#d3d3d3", linewidth=1, zorder=1)
+    axes.axhline(base.accuracy + compared.margin / 100, color=style.INK, linewidth=0.8, linestyle=":", zorder=2)
+    x = np.array([point.net_tokens for point in entry.sweep])
+    low, high = base.accuracy + np.array([point.ci95_diff_points for point in entry.sweep]).T / 100
+    axes.vlines(x, low, high, color=colour, linewidth=1.6, alpha=0.3, zorder=2)
+    _line(axes, entry, color=colour, linewidth=1.8, zorder=3)
+    axes.plot(x, [point.accuracy for point in entry.sweep], "o", color=colour, markersize=2.8, zorder=4)
+    axes.plot(base.net_tokens, base.accuracy, "D", color=style.INK, markersize=4.5, zorder=3)
+    axes.set_title(entry.rule, color=colour, fontsize=10, pad=4)
+
+
+def _line(axes: Any, entry: Entry, **options: Any) -> None:
+    """The settings of the frontier, from cheap to dear."""
+    corners = sorted((one for one in entry.sweep if one.value in entry.frontier), key=lambda one: one.net_tokens)
+    axes.plot([one.net_tokens for one in corners], [one.accuracy for one in corners], **options)
+
+
+def _accuracies(compared: Compared) -> tuple[float, float]:
+    """The span worth seeing: down to the cheapest corner of any rule but the plain one."""
+    base = compared.whole_baseline.accuracy
+    found = [_cheapest(entry).accuracy for entry in compared.entries if entry.rule != PLAIN and entry.frontier]
+    high = max([base, *(point.accuracy for entry in compared.entries for point in entry.sweep)])
+    low = max(min([*found, high - LEAST]), base - DEPTH)
+    return low - 0.08 * (high - low), high + 0.14 * (high - low)
+
+
+def _cheapest(entry: Entry) -> Point:
+    return min((one for one in entry.sweep if one.value in entry.frontier), key=lambda one: one.net_tokens)
+
+
+def _savings(axes: Any, compared: Compared, tones: dict[str, str]) -> None:
+    axes.axvline(0, color=style.BASELINE, linewidth=1)
+    entries = compared.entries[::-1]
+    for place, entry in enumerate(entries):
+        colour, shown = tones[entry.rule], entry.shown
+        axes.plot(shown.ci95_net_share, [place, place], color=colour, linewidth=2.6, alpha=0.4)
+        face = colour if entry.equal else "white"
+        axes.plot(shown.net_share, place, "o", color=colour, markerfacecolor=face, markersize=6.5, markeredgewidth=1.5)
+    axes.set_yticks(range(len(entries)), [_named(entry) for entry in entries], fontsize=9.5)
+    for label, entry in zip(axes.get_yticklabels(), entries, strict=True):
+        label.set_color(tones[entry.rule])
+        label.set_fontweight("bold")
+    axes.set_ylim(-0.6, len(entries) - 0.4)
+    axes.grid(visible=False, axis="y")
+    axes.xaxis.set_major_formatter(style.percent)
+    axes.tick_params(axis="x", labelsize=8)
+    where = "questions held out" if compared.split.apart else "the same questions"
+    axes.set_title(f"Net tokens saved at equal accuracy,\non {where}", x=0, ha="center", fontsize=11, pad=8)
+    axes.set_xlabel("with 95% intervals\nhollow: not shown to be equal", x=0, fontsize=9.5)
+
+
+def _named(entry: Entry) -> str:
+    at = "" if entry.shown.value is None else f" {words.number(entry.shown.value)}"
+    return entry.rule + at

@@ -1,0 +1,173 @@
+"""The report as one page that works from a file: the probes are inside it, and a browser recomputes what they come to.
+
+The sources of the page lie beside this module, in `static/`: one template, style sheets, and plain scripts that are joined in
+the order below. A run travels as JSON in columns; a probe's flags are bits, its answer an index into a pool.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from cgr.lab.compare import prose as words
+from cgr.lab.compare.result import Compared
+from cgr.lab.decide.columns import Checker
+from cgr.lab.store.recorded import RecordedTrace, RunInfo
+from cgr.records import Probe
+
+Run = tuple[RunInfo, Sequence[RecordedTrace], Mapping[str, Any]]
+
+FILE = "index.html"
+STYLES = ("page.css", "figures.css", "tables.css", "media.css")
+SCRIPTS = (
+    "data.js",
+    "decide.js",
+    "scores.js",
+    "curves.js",
+    "words.js",
+    "draw.js",
+    "chart.js",
+    "figures.js",
+    "figures-trust.js",
+    "figures-tokens.js",
+    "tables.js",
+    "compare.js",
+    "trace.js",
+    "questions.js",
+    "main.js",
+)
+TEXT_LIMIT = 20_000_000
+CLOSED, RIGHT, BOUND = 1, 2, 4
+NATURAL, EOS, GRADED = 1, 2, 4
+SLOT = re.compile(r"\{\{ (\w+) \}\}")
+
+
+def write(
+    folder: Path,
+    runs: Sequence[Run],
+    thresholds: Sequence[float],
+    penalties: Sequence[float],
+    comparisons: Sequence[Mapping[str, Any]] = (),
+) -> Path:
+    """Write `index.html` for these runs, and say where it is. Each comes with its report as a dictionary and, if they are
+    given, its comparison of rules (see `comparison`)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / FILE
+    path.write_bytes(render(runs, thresholds, penalties, comparisons).encode("utf-8", "backslashreplace"))
+    return path
+
+
+def comparison(compared: Compared | None, why_not: str = "") -> dict[str, Any]:
+    """Every rule on one run, with the sentences that tell what came of it; or why there is nothing to tell."""
+    if compared is None:
+        return {"why": why_not}
+    kept = ("rule", "parameter", "sweep", "shown", "equal", "figures", "frontier")
+    return {
+        "entries": [{name: value for name, value in one.to_dict().items() if name in kept} for one in compared.entries],
+        "baseline": compared.baseline.to_dict(),
+        "whole": compared.whole_baseline.to_dict(),
+        "chosen": words.how_chosen(compared),
+        "margin": compared.margin,
+        "verdicts": [[words.label(one.measure), words.verdict(compared, one)] for one in compared.winners],
+        "missing": words.lacking(compared.missing),
+        "notes": compared.notes,
+    }
+
+
+def render(
+    runs: Sequence[Run],
+    thresholds: Sequence[float],
+    penalties: Sequence[float],
+    comparisons: Sequence[Mapping[str, Any]] = (),
+) -> str:
+    with_text = sum(len(trace.text) + len(trace.written) for _, traces, _ in runs for trace in traces) <= TEXT_LIMIT
+    data = {
+        "thresholds": list(thresholds),
+        "penalties": list(penalties),
+        "runs": [_run(*run) | {"texts": with_text} for run in runs],
+        "comparisons": list(comparisons),
+    }
+    slots = {
+        "title": html.escape(", ".join(info.name for info, _, _ in runs)),
+        "style": "\n".join(map(_source, STYLES)),
+        "data": _script(data),
+        "texts": "\n".join(_texts(number, traces) for number, (_, traces, _) in enumerate(runs) if with_text),
+        "script": "\n".join(map(_source, SCRIPTS)),
+    }
+    return SLOT.sub(lambda slot: slots[slot[1]], _source("page.html"))
+
+
+def _source(name: str) -> str:
+    return (files(__name__) / "static" / name).read_text("utf-8")
+
+
+def _script(data: object) -> str:
+    """JSON that no HTML parser can take for markup: `</script>` and `<!--` lose their bracket."""
+    return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _texts(number: int, traces: Sequence[RecordedTrace]) -> str:
+    """The thinking apart from the numbers: a browser parses it only when somebody wants to read it."""
+    texts = _script([[trace.text, trace.written] for trace in traces])
+    return f'<script type="application/json" id="texts-{number}">{texts}</script>'
+
+
+def _run(info: RunInfo, traces: Sequence[RecordedTrace], report: Mapping[str, Any]) -> dict[str, Any]:
+    pack, asked = _Pack(), [_asked(trace) for trace in traces]
+    questions = {trace.question_id: trace for trace in reversed(traces)}
+    order = {name: place for place, name in enumerate(dict.fromkeys(trace.question_id for trace in traces))}
+    seeds = {seed: place for place, seed in enumerate(sorted({trace.seed for trace in traces}))}
+    return {
+        "info": info.to_dict(),
+        "report": report,
+        "questions": [_question(questions[name]) for name in order],
+        "seeds": list(seeds),
+        "traces": {
+            "question": [order[trace.question_id] for trace in traces],
+            "seed": [seeds[trace.seed] for trace in traces],
+            "tokens": [min(trace.thinking_tokens, trace.budget) for trace in traces],
+            "budget": [trace.budget for trace in traces],
+            "flags": [_flags(trace) for trace in traces],
+            "probes": [len(probes) for probes in asked],
+        },
+        "finals": pack.columns((trace, trace.final) for trace in traces),
+        "probes": pack.columns((trace, probe) for trace, probes in zip(traces, asked, strict=True) for probe in probes),
+        "answers": list(pack.answers),
+    }
+
+
+def _question(trace: RecordedTrace) -> dict[str, Any]:
+    return {"id": trace.question_id, "text": trace.question, "gold": trace.gold, "format": trace.format}
+
+
+def _flags(trace: RecordedTrace) -> int:
+    return NATURAL * (trace.ended == "end_of_thinking") | EOS * trace.eos | GRADED * (trace.gold is not None)
+
+
+def _asked(trace: RecordedTrace) -> list[Probe]:
+    """In order, and below the budget: its end is an event of its own."""
+    return sorted((probe for probe in trace.probes if probe.at < trace.budget), key=lambda probe: probe.at)
+
+
+class _Pack:
+    """Probes as columns. Every different answer is kept once."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, int] = {}
+        self.checker = Checker()
+
+    def columns(self, probes: Iterable[tuple[RecordedTrace, Probe]]) -> dict[str, list[Any]]:
+        rows = [self._row(trace, probe) for trace, probe in probes]
+        names = ("at", "answer", "certainty", "flags", "decoded")
+        return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)) if rows else {name: [] for name in names}
+
+    def _row(self, trace: RecordedTrace, probe: Probe) -> tuple[int, int, float, int, int]:
+        answer = self.answers.setdefault(probe.answer, len(self.answers))
+        right = self.checker.right(probe.answer, probe.closed, trace.gold, trace.format)
+        flags = CLOSED * probe.closed | RIGHT * right | BOUND * probe.bound
+        return probe.at, answer, probe.certainty, flags, probe.decoded

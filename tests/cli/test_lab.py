@@ -1,0 +1,188 @@
+"""`cgr generate`, `probe`, `export` and `import` as a user has them: through the command, killed, interrupted, resumed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cgr.lab.store import NotARun, Store
+from cgr.lab.store.recorded import RecordedTrace
+from tests.support import CGR, command, environment
+
+MADE = ("--questions", "arithmetic", "--limit", "3", "--seeds", "2", "--budget", "64", "--interval", "16")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole run, made in one go."""
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    done = command("generate", *MADE, "--out", str(folder), "--json")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def kept(folder: Path, probe_set: str | None = None) -> list[RecordedTrace]:
+    with Store.open(folder) as store:
+        return list(store.recorded(probe_set, whole=True))
+
+
+def count(folder: Path) -> int:
+    try:
+        with Store.open(folder) as store:
+            return len(store.made())
+    except NotARun:
+        return 0
+
+
+def stopped_midway(folder: Path, how: signal.Signals, *arguments: str) -> tuple[int, str]:
+    """The exit code and the complaints of the command, stopped by a signal when the first trace is in the store."""
+    call = [str(CGR), *arguments, "--out", str(folder)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(call, stdout=pipe, stderr=pipe, text=True, env=environment({})) as process:
+        while count(folder) < 1 and process.poll() is None:
+            time.sleep(0.005)
+        process.send_signal(how)
+        _, said = process.communicate()
+    return process.returncode, said
+
+
+def same_traces(here: list[RecordedTrace], there: list[RecordedTrace]) -> None:
+    assert [(one.question_id, one.seed, one.ids, one.text, one.ended, one.written, one.final.answer) for one in here] == [
+        (one.question_id, one.seed, one.ids, one.text, one.ended, one.written, one.final.answer) for one in there
+    ]
+
+
+def test_generating_again_does_nothing_and_says_so(run: Path) -> None:
+    done = command("generate", *MADE, "--out", str(run))
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"6 of 6 traces are in {run}, 0 of them new.")
+    assert done.stderr == ""
+
+
+def test_killed_it_goes_on_where_it_stopped_and_comes_to_the_same(run: Path, tmp_path: Path) -> None:
+    folder, arguments = tmp_path / "killed", ("generate", *MADE, "--sessions", "1")
+    code, _ = stopped_midway(folder, signal.SIGKILL, *arguments)
+    assert code == -signal.SIGKILL
+    before = count(folder)
+    assert 1 <= before < 6
+    done = command(*arguments, "--out", str(folder), "--json")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert (summary["traces"], summary["new"], summary["failed"]) == (6, 6 - before, 0)
+    same_traces(kept(folder), kept(run))
+
+
+def test_interrupted_it_says_how_far_it_came(run: Path, tmp_path: Path) -> None:
+    folder, arguments = tmp_path / "interrupted", ("generate", *MADE, "--sessions", "1")
+    code, said = stopped_midway(folder, signal.SIGINT, *arguments)
+    assert code == 130
+    assert said == f"Interrupted: {count(folder)} of 6 traces are in {folder}. The same command goes on from here.\n"
+    assert command(*arguments, "--out", str(folder), "--quiet").returncode == 0
+    same_traces(kept(folder), kept(run))
+
+
+def test_another_configuration_is_refused_with_the_difference(run: Path) -> None:
+    changed = [*MADE[:-4], "--budget", "96", "--interval", "16"]
+    done = command("generate", *changed, "--temperature", "1", "--out", str(run))
+    assert done.returncode == 2
+    assert "budget is 64 there and 96 here and temperature is 0.6 there and 1.0 here" in done.stderr
+    assert "hint:" in done.stderr
+
+
+def test_probing_exporting_and_importing(run: Path, tmp_path: Path) -> None:
+    probed = command("probe", str(run), "--json")
+    assert probed.returncode == 0, probed.stderr
+    summary = json.loads(probed.stdout)
+    assert (summary["probe_set"], summary["traces"], summary["new"], summary["failed"]) == ("default", 6, 6, 0)
+    assert summary["probes"] == sum(len(one.probes) for one in kept(run, "default")) > 0
+    out, again = tmp_path / "out.jsonl", tmp_path / "again"
+    assert command("export", str(run), str(out)).stdout == f"6 traces of {run} are in {out}.\n"
+    done = command("import", str(out), str(again))
+    assert done.stdout.startswith(
+        f"6 traces of 3 questions are in {again}, with {summary['probes']} probes, every 16 tokens"
+    )
+    assert kept(again, "default") == kept(run, "default")
+    second = command("probe", str(run), "--interval", "32")
+    assert f"6 of 6 traces are probed in the set 'every-32' of {run}" in second.stdout
+
+
+def test_what_fails_is_shown_and_costs_the_exit_code(tmp_path: Path) -> None:
+    questions = tmp_path / "q.jsonl"
+    rows: list[dict[str, Any]] = [
+        {"id": "short", "text": "Find x, the greatest common divisor of 84 and 126.", "gold": "42"},
+        {"id": "long", "text": "Find x. " * 2000, "gold": "1"},
+    ]
+    questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    arguments = (
+        "generate",
+        "--questions",
+        str(questions),
+        "--seeds",
+        "1",
+        "--budget",
+        "32",
+        "--out",
+        str(tmp_path / "run"),
+    )
+    for _ in range(2):
+        done = command(*arguments)
+        assert done.returncode == 1
+        assert "1 of 2 traces are in" in done.stdout
+        assert "1 failed: the same command tries them again." in done.stdout
+        assert "failed: long (seed 0): The question takes" in done.stderr
+    with Store.open(tmp_path / "run") as store:
+        assert [failure.question_id for failure in store.failures()] == ["long"]
+    assert json.loads(command(*arguments, "--json").stdout)["failures"][0]["question_id"] == "long"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("probe", "nowhere"), "There is no run in nowhere."),
+        (("export", "nowhere", "out.jsonl"), "There is no run in nowhere."),
+        (("import", "nothing.jsonl", "run"), "nothing.jsonl cannot be read"),
+        (("generate", "--questions", "arithmetic", "--limit", "1", "--seeds", "0", "--out", "r"), "0 seeds make no traces"),
+        (("generate", "--questions", "arithmetc", "--out", "r"), "arithmetc"),
+        (("generate", "--questions", "q.jsonl", "--field", "gold", "--out", "r"), "'gold' does not name a field"),
+        (("generate", "--questions", "arithmetic"), "--out"),
+    ],
+)
+def test_what_is_asked_wrongly_is_said_in_one_sentence(arguments: tuple[str, ...], said: str) -> None:
+    done = command(*arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_what_rules_need_is_recorded_for_them(run: Path, tmp_path: Path) -> None:
+    refused = command("probe", str(run), "--for", "deer", "--prefix", "So: {")
+    assert (refused.returncode, "Rules say themselves how they ask" in refused.stderr) == (2, True)
+    unknown = command("probe", str(run), "--for", "dear")
+    assert (unknown.returncode, "Did you mean 'deer'?" in unknown.stderr) == (2, True)
+    for _ in range(2):  # the second time there is nothing left to do
+        done = command("probe", str(run), "--for", "deer,eat,puma-verify", "--json")
+        assert done.returncode == 0, done.stderr
+        told = json.loads(done.stdout)
+        assert (told["traces"], told["wanted"], len(told["made_sets"])) == (6, 6, 4)
+    assert told["new"] == 0
+    assert {"wait", "paragraph", "paragraph-entropy"} <= set(told["made_sets"])
+    assert all(probe.entropy is not None for one in kept(run, "paragraph-entropy") for probe in one.probes)
+
+
+def test_a_run_may_be_forced_on(tmp_path: Path) -> None:
+    folder = tmp_path / "forced"
+    done = command("generate", *MADE, "--out", str(folder), "--rule", "budget-forcing", "--probe", "--logprobs", "--json")
+    assert done.returncode == 0, done.stderr
+    for one in kept(folder, "default"):
+        assert (one.ended, one.thinking_tokens, len(one.tops), len(one.logprobs)) == ("budget", 64, 64, 64)
+        assert {at for at, _ in one.forced} <= {probe.at for probe in one.probes}
+    assert json.loads(done.stdout)["at_budget"] == 6
+    again = command("generate", *MADE, "--out", str(folder))
+    assert (again.returncode, "rule is 'budget-forcing' there and 'fixed-budget' here" in again.stderr) == (2, True)

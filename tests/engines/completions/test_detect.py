@@ -1,0 +1,97 @@
+"""Finding out what a server can do: strict, poor and peculiar ones, each told by what it answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cgr import open_model
+from cgr.engines.completions.connection import Patience
+from cgr.engines.completions.engine import RemoteEngine, RemoteOptions
+from cgr.errors import CgrError, MissingCapability, ModelNotFound, UsageError
+from tests.engines.completions.playing import playing
+
+HF = str(Path(__file__).parents[2] / "src" / "cgr" / "model" / "hf")
+HASTY = Patience(tries=2, pause=0.01)
+
+
+def opened(address: str, **options: Any) -> RemoteEngine:
+    engine = open_model(base_url=address, patience=HASTY, **options).engine
+    assert isinstance(engine, RemoteEngine)
+    return engine
+
+
+def test_a_server_that_can_do_all() -> None:
+    with playing() as (address, part):
+        engine = opened(f"{address}/v1")
+    found = engine.dialect
+    assert (found.server, found.context, found.tokenize) == ("unknown", 4096, "vllm")
+    assert (found.token_prompts, found.token_ids, found.logprobs, found.extras) == (True, "field", 20, True)
+    assert (found.logit_bias, found.raw_logprobs, found.seed, found.stream, found.prefix_cache) == (True,) * 5
+    assert (engine.info.name, engine.info.close_tag, engine.notes) == ("played", "</think>", ())
+    assert len(part.bodies) <= 6  # it is asked little
+    assert sum(body["max_tokens"] for body in part.bodies) < 100
+
+
+@pytest.mark.parametrize(
+    ("part", "found"),
+    [
+        ({"most_logprobs": 5}, {"logprobs": 5}),
+        ({"most_logprobs": 1}, {"logprobs": 1}),
+        ({"seeds": False}, {"seed": False}),
+        ({"streams": False}, {"stream": False}),
+        ({"bans": False}, {"logit_bias": False, "raw_logprobs": True}),
+        ({"counts_cached": False}, {"prefix_cache": None}),
+    ],
+    ids=str,
+)
+def test_what_a_server_lacks(part: dict[str, Any], found: dict[str, Any]) -> None:
+    with playing(**part) as (address, _):
+        dialect = opened(address).dialect.to_dict()
+    assert {name: dialect[name] for name in found} == found
+
+
+def test_seeds_that_are_not_kept_to_are_told() -> None:
+    with playing(seeds=False) as (address, _):
+        assert "does not keep to seeds" in opened(address).notes[0]
+
+
+def test_a_server_without_ids_and_extras() -> None:
+    """OpenAI's own form: texts in, texts out, and nothing else."""
+    with playing(ids_in=False, ids_out=False, extras=False, tokenizes=False) as (address, _):
+        engine = opened(address, tokenizer=HF)
+    assert (engine.dialect.token_prompts, engine.dialect.token_ids, engine.dialect.extras) == (False, "none", False)
+    assert "exactness is lost" in engine.notes[0]
+    assert not engine.capabilities.token_ids
+    assert not engine.capabilities.ban  # whom to ban is not known
+
+
+@pytest.mark.parametrize(
+    ("part", "options", "error", "said"),
+    [
+        ({"most_logprobs": 0}, {}, MissingCapability, "no log-probabilities"),
+        ({"raw": False}, {}, MissingCapability, "not raw"),
+        ({"tokenizes": False}, {}, MissingCapability, "does not tokenise"),
+        ({"models": ("a", "b")}, {}, UsageError, "several models"),
+        ({"models": ()}, {}, UsageError, "has no model"),
+        ({}, {"model": "other"}, ModelNotFound, "has no model 'other'"),
+    ],
+    ids=str,
+)
+def test_what_is_needed_and_missing(
+    part: dict[str, Any], options: dict[str, Any], error: type[CgrError], said: str
+) -> None:
+    with playing(**part) as (address, _), pytest.raises(error, match=said) as caught:
+        opened(address, **options)
+    assert caught.value.hint
+
+
+def test_servers_that_share_the_work_have_the_same_model() -> None:
+    with (
+        playing() as (one, _),
+        playing(models=("other",)) as (two, _),
+        pytest.raises(UsageError, match="has other with a context"),
+    ):
+        RemoteEngine([one, two], RemoteOptions(patience=HASTY))

@@ -1,0 +1,474 @@
+"""Rules on the same traces: their numbers are those of the scores; area and winners are what they are defined to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cgr.errors import CgrError, NotRecorded, UnknownName, UsageError
+from cgr.lab.compare import IN_SAMPLE, TOO_FEW, compare
+from cgr.lab.compare import prose as words
+from cgr.lab.compare.choose import Choice, Measured, equal_accuracy, halves, winner
+from cgr.lab.compare.hull import NOTHING, area, corners
+from cgr.lab.compare.result import SAVING, Compared, Winner
+from cgr.lab.compare.sweep import LONG
+from cgr.lab.decide import replay as decisions
+from cgr.lab.decide.columns import Columns, Floats
+from cgr.lab.decide.replay import Decided
+from cgr.lab.score import accuracy as scores
+from cgr.lab.score import bootstrap as intervals
+from cgr.lab.score.paired import Totals, by_question, drawn, spans, total
+from cgr.lab.store.recorded import RecordedTrace
+from cgr.rules import GIVE_UP, Action, Cgr, Rule, Seen, base, make_rule, rule
+from cgr.rules import files as rule_files
+from tests.lab.runs import SIX_INFO, plausible, six
+
+DRAWS = 400
+TRACES, INFO = plausible(12, 3, chance=4)
+COLUMNS = Columns.of(TRACES, INFO)
+
+
+def decide(one: Rule) -> Decided:
+    return decisions.decide(one, COLUMNS, TRACES)
+
+
+def compared(*names: str, **options: Any) -> Compared:
+    options.setdefault("draws", DRAWS)
+    return compare(COLUMNS, decide, names or ("cgr", "fixed-budget"), **options)
+
+
+@contextmanager
+def registered(name: str, cls: type[Rule]) -> Iterator[None]:
+    rule(name)(cls)
+    try:
+        yield
+    finally:
+        del base._rules[name]
+
+
+# The numbers of one setting
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.9, 0.99])
+def test_a_point_has_the_numbers_of_the_scores(threshold: float) -> None:
+    found = compared("cgr", tune_on=0, penalties=(0.0, 0.5)).entry("cgr")
+    point = next(point for point in found.sweep if point.value == threshold)
+    decided = decide(Cgr(threshold=threshold, interval=INFO.interval))
+    saved, change = scores.savings(COLUMNS, decided), scores.compare(COLUMNS, decided.right)
+    assert point.accuracy == pytest.approx(scores.accuracy(COLUMNS, decided.right))
+    assert point.diff_points == pytest.approx(change.diff_points)
+    assert (point.gross_share, point.net_share) == pytest.approx((saved.share, saved.net_share))
+    assert point.thinking_tokens * len(COLUMNS) == pytest.approx(decided.at.sum())
+    assert point.probe_tokens * len(COLUMNS) == pytest.approx(saved.probe_tokens)
+    assert point.suffix_tokens * len(COLUMNS) == pytest.approx(saved.suffix_tokens)
+    assert point.net_tokens == pytest.approx(point.thinking_tokens + point.probe_tokens)
+    for grade, penalty in zip(point.grade, (0.0, 0.5), strict=True):
+        assert grade * len(COLUMNS.questions) == pytest.approx(scores.grade(COLUMNS, decided.right, penalty))
+    assert point.stopped == pytest.approx(decided.sure.mean())
+
+
+def test_intervals_are_those_of_a_paired_bootstrap_over_questions() -> None:
+    point = compared("cgr", tune_on=0, draws=20_000).entry("cgr").sweep[3]
+    decided = decide(Cgr(threshold=0.9, interval=INFO.interval))
+    change = scores.compare(COLUMNS, decided.right).ci95
+    assert change is not None
+    low, high = (100 * end / len(COLUMNS.questions) for end in change)
+    assert point.ci95_diff_points == pytest.approx((low, high), abs=0.6)
+    saved = intervals.of_ratio(
+        scores.by_question(COLUMNS, COLUMNS.natural - decided.at), scores.by_question(COLUMNS, COLUMNS.natural)
+    )
+    assert point.ci95_gross_share == pytest.approx(saved, abs=0.02)
+
+
+def test_smaller_budgets_are_the_plain_curve() -> None:
+    entry = compared("fixed-budget", tune_on=0).entry("fixed-budget")
+    assert [point.value for point in entry.sweep] == [*COLUMNS.steps.tolist(), COLUMNS.limit]
+    for point in entry.sweep:
+        assert point.value is not None
+        cut = decisions.at_budget(COLUMNS, int(point.value))
+        assert point.accuracy == pytest.approx(scores.accuracy(COLUMNS, cut.right))
+        assert point.probe_tokens == 0
+    last = entry.sweep[-1]
+    assert (last.diff_points, last.ci95_diff_points, last.net_share) == (0, (0, 0), 0)
+
+
+def test_questions_without_a_gold_answer_are_left_out() -> None:
+    traces = [replace(one, gold=None) if one.question_id == "q03" else one for one in TRACES]
+    columns, kept = Columns.of(traces, INFO), [one for one in TRACES if one.question_id != "q03"]
+    with_gold = Columns.of(kept, INFO)
+    found = compare(columns, lambda one: decisions.decide(one, columns), ["cgr"], tune_on=0, draws=DRAWS)
+    wanted = compare(with_gold, lambda one: decisions.decide(one, with_gold), ["cgr"], tune_on=0, draws=DRAWS)
+    assert found.questions == 11
+    assert found.entries == wanted.entries
+
+
+# Giving up
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivesUp(Rule):
+    """Never sure of anything, it gives up at its first probe."""
+
+    patience: int = 1
+    interval: int = 1000
+    main: ClassVar[str | None] = "patience"
+    grid: ClassVar[tuple[float, ...]] = (4.0, 5.0)
+
+    def next_probe(self, seen: Seen) -> int | None:
+        return seen.at + self.interval * self.patience
+
+    def on_probe(self, seen: Seen) -> Action:
+        assert isinstance(self.patience, int)
+        return GIVE_UP
+
+
+def test_a_rule_of_a_users_own_is_there_and_what_it_gives_up_is_neither_right_nor_wrong() -> None:
+    """A whole number as the parameter stays one."""
+    with registered("gives-up", GivesUp):
+        found = compare(COLUMNS, decide, ["gives-up"], (0.0, 1.0), tune_on=0, draws=DRAWS).entry("gives-up")
+    assert found.parameter == "patience"
+    first = found.sweep[0]
+    short = COLUMNS.natural < 4000
+    assert 0 < first.gave_up < 1
+    assert first.gave_up == pytest.approx((~short).mean())
+    assert first.accuracy == pytest.approx((COLUMNS.final_right & short).mean())
+    wrong = (~COLUMNS.final_right & short).mean()
+    assert first.grade == pytest.approx((first.accuracy, first.accuracy - wrong))
+
+
+# Which questions
+
+
+@given(st.sets(st.text(max_size=4), min_size=4, max_size=40), st.floats(0.2, 0.8))
+def test_halves_are_apart_complete_and_the_same_in_any_order(names: set[str], share: float) -> None:
+    ordered = sorted(names)
+    tuning, shown = halves(ordered, share)
+    assert (tuning | shown).all()
+    if (tuning & shown).any():
+        assert min(round(share * len(names)), len(names) - round(share * len(names))) < 2
+        return
+    assert tuning.sum() == round(share * len(names))
+    back, _ = halves(ordered[::-1], share)
+    assert (back[::-1] == tuning).all()
+
+
+def test_halves_of_the_graded_ones_are_those_of_all() -> None:
+    names = [f"q{number}" for number in range(20)]
+    graded = np.arange(20) % 3 > 0
+    tuning, shown = halves(names, 0.5)
+    some, others = halves(names, 0.5, graded)
+    assert (some == (tuning & graded)).all()
+    assert (others == (shown & graded)).all()
+
+
+@pytest.mark.parametrize(
+    ("share", "note", "shown"), [(0.5, None, 6), (0.25, None, 9), (0, IN_SAMPLE, 12), (0.01, TOO_FEW, 12)]
+)
+def test_values_are_chosen_on_some_questions_and_shown_on_others(share: float, note: str | None, shown: int) -> None:
+    found = compared(tune_on=share)
+    assert found.notes == ((note,) if note else ())
+    assert found.split.apart == (note is None)
+    assert found.split.shown == shown
+    entry = found.entry("cgr")
+    place = [point.value for point in entry.held_out].index(entry.shown.value)
+    assert entry.shown == entry.held_out[place]
+    assert (entry.held_out == entry.sweep) == (note is not None)
+
+
+# What is chosen
+
+
+def totals(right: list[list[float]], cost: list[list[float]]) -> Totals:
+    """(settings, questions) of one trace each; every setting thinks `cost` of 100 tokens."""
+    good = np.array(right, dtype=np.float64)
+    thinking = 100 * np.array(cost, dtype=np.float64)
+    return Totals(np.ones((1, good.shape[1])), good, 1 - good, thinking, np.zeros_like(thinking))
+
+
+def summed(accuracies: list[float], costs: list[float]) -> Totals:
+    """One total: the baseline first."""
+    accuracy = np.array(accuracies)
+    return Totals(np.array([1.0]), accuracy, 1 - accuracy, 100 * np.array(costs), np.zeros(len(costs)))
+
+
+def test_equal_accuracy_takes_the_largest_saving_whose_interval_stays_above_the_margin() -> None:
+    always, some = [1.0] * 40, [1.0] * 35 + [0.0] * 5
+    questions = totals([always, some, always, always], [[1.0] * 40, [0.2] * 40, [0.5] * 40, [0.8] * 40])
+    assert equal_accuracy(Measured.of(questions, DRAWS)) == (2, True)
+    loses = totals([always, some, [1.0] * 30 + [0.0] * 10], [[1.0] * 40, [0.9] * 40, [0.1] * 40])
+    assert equal_accuracy(Measured.of(loses, DRAWS)) == (1, False)
+
+
+def test_of_equal_savings_the_more_cautious_value_is_taken() -> None:
+    questions = totals([[1.0] * 4] * 3, [[1.0] * 4, [0.5] * 4, [0.5] * 4])
+    assert equal_accuracy(Measured.of(questions, DRAWS)) == (2, True)
+
+
+def test_a_choice_that_does_not_hold_where_it_is_shown_does_not_come_into_it() -> None:
+    """Found equal on one half, the value is not on the other: the figure is shown, and wins nothing."""
+    names = [f"q{number}" for number in range(40)]
+    tuning, _ = halves(names, 0.5)
+    traces = [
+        replace(six()[2], question_id=name, probes=(replace(six()[2].probes[0], answer="16" if tuned else "17"),))
+        for name, tuned in zip(names, tuning, strict=True)
+    ]
+    columns = Columns.of(traces, SIX_INFO)
+    found = compare(columns, lambda one: decisions.decide(one, columns), ["cgr"], draws=DRAWS)
+    entry = found.entry("cgr")
+    assert (entry.tuned, entry.equal) == (True, False)
+    assert entry.shown.diff_points == -100
+    assert entry.by(SAVING).figure is None
+    assert found.winners[0].first is None
+    assert "no rule; none is sure to stay within 1 point" in words.sentences(found)[0]
+
+
+# The frontier
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "costs", "path", "wanted"),
+    [
+        pytest.param([0.8], [1.0], (NOTHING, 0), 0.4, id="the baseline alone: half its accuracy"),
+        pytest.param([0.8, 0.8], [1.0, 0.5], (NOTHING, 1), 0.2 + 0.4, id="level past the best setting"),
+        pytest.param([0.8, 0.6], [1.0, 0.25], (NOTHING, 1, 0), 0.075 + 0.525, id="a straight line between settings"),
+        pytest.param([0.8, 0.1], [1.0, 0.5], (NOTHING, 0), 0.4, id="worse than a coin between nothing and all"),
+        pytest.param([0.8, 0.9], [1.0, 0.5], (NOTHING, 1), 0.225 + 0.45, id="better than the baseline"),
+        pytest.param([0.8, 0.9], [1.0, 1.2], (NOTHING, 0), 0.4, id="dearer than the baseline"),
+        pytest.param([0.8, 0.2, 0.2], [1.0, 0.0, 0.1], (NOTHING, 1, 0), 0.5, id="no thinking at all"),
+    ],
+)
+def test_the_area_under_the_frontier(
+    accuracies: list[float], costs: list[float], path: tuple[int, ...], wanted: float
+) -> None:
+    found = summed(accuracies, costs)
+    assert corners(found) == path
+    assert area(found, path) == pytest.approx(wanted)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=8), st.floats(0.01, 1))
+def test_the_frontier_is_the_best_that_can_be_had(settings: list[tuple[float, float]], full: float) -> None:
+    found = summed([full, *(accuracy for accuracy, _ in settings)], [1.0, *(cost for _, cost in settings)])
+    path = corners(found)
+    under = float(area(found, path))
+    best = max(full, *(accuracy for accuracy, _ in settings))
+    assert full / 2 - 1e-9 <= under <= best + 1e-9
+    fewer = summed([full, *(accuracy for accuracy, _ in settings[1:])], [1.0, *(cost for _, cost in settings[1:])])
+    assert float(area(fewer, corners(fewer))) <= under + 1e-9
+    x = [0.0, *found.cost[list(path[1:])], 1.0]
+    y = [0.0, *found.accuracy[list(path[1:])], found.accuracy[path[-1]]]
+    for accuracy, cost in settings:
+        assert accuracy <= np.interp(cost, x, y) + 1e-9 or cost in x
+
+
+# Draws
+
+
+def test_draws_are_shared_so_that_differences_are_paired() -> None:
+    decided = [decisions.at_budget(COLUMNS, COLUMNS.limit), decide(Cgr(threshold=0.9)), decide(Cgr(threshold=0.9))]
+    made = drawn(by_question(COLUMNS, decided), DRAWS)
+    assert made.right.shape == (3, DRAWS)
+    assert (made.right[1] == made.right[2]).all()
+    assert (made.traces == len(COLUMNS)).all()
+    assert made.thinking.mean(axis=1) == pytest.approx(total(by_question(COLUMNS, decided)).thinking, rel=0.05)
+    assert spans(made.diff_points)[0] == (0, 0)
+
+
+def test_draws_in_blocks_are_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    questions = by_question(COLUMNS, [decisions.at_budget(COLUMNS, COLUMNS.limit)])
+    monkeypatch.setattr("cgr.lab.score.paired._CELLS", 7 * len(COLUMNS.questions))
+    made = drawn(questions, 100)
+    assert made.right.shape == (1, 100)
+    assert (made.traces == len(COLUMNS)).all()
+
+
+# Who wins
+
+
+def choice(figure: float, spread: float, *, counts: bool = True, seed: int = 0) -> Choice:
+    draws: Floats = figure + spread * np.random.default_rng(seed).standard_normal(2000)
+    return Choice("accuracy", 1, figure, draws, counts=counts)
+
+
+@pytest.mark.parametrize(
+    ("choices", "first", "tied"),
+    [
+        pytest.param({"a": choice(0.5, 0.01), "b": choice(0.8, 0.01, seed=1)}, "b", (), id="told apart"),
+        pytest.param({"a": choice(0.5, 0.1), "b": choice(0.51, 0.1, seed=1)}, "b", ("a",), id="intervals overlap"),
+        pytest.param({"a": choice(0.5, 0.3), "b": choice(0.51, 0.3)}, "b", (), id="paired: wide, and told apart"),
+        pytest.param({"a": choice(0.5, 0.1), "b": choice(0.5, 0.1)}, "a", ("b",), id="the same"),
+        pytest.param({"a": choice(0.5, 0.1), "b": choice(0.9, 0.1, counts=False)}, "a", (), id="one does not count"),
+        pytest.param({"a": choice(0.5, 0.1, counts=False)}, None, (), id="none counts"),
+    ],
+)
+def test_the_winner_or_that_there_is_none(choices: dict[str, Choice], first: str | None, tied: tuple[str, ...]) -> None:
+    found = winner("accuracy", choices)
+    assert (found.first, found.tied) == (first, tied)
+    if found.second is not None and found.first is not None:
+        assert found.difference == pytest.approx(choices[found.first].figure - choices[found.second].figure)
+
+
+def test_a_winner_must_be_told_from_every_other() -> None:
+    """The second best is steady and beaten, the third so unsteady that it might be better."""
+    found = winner("area", {"a": choice(0.8, 0.01), "b": choice(0.7, 0.01, seed=1), "c": choice(0.6, 0.5, seed=2)})
+    assert (found.first, found.second, found.tied) == ("a", "b", ("c",))
+
+
+def test_measures_and_their_order() -> None:
+    measures = [one.measure for one in compared(penalties=(0.0, 0.25, 1.0)).winners]
+    assert measures == ["saving", "area", "accuracy", "grade p=0.25", "grade p=1"]
+
+
+def test_sentences() -> None:
+    found = compared()
+    made = replace(found, winners=(
+        Winner("saving", "cgr", 0.25, "fixed-budget", 0.05, (0.01, 0.09)),
+        Winner("area", "cgr", 0.25, "fixed-budget", 0.05, (-0.01, 0.09), ("fixed-budget",)),
+        Winner("accuracy", "cgr", 0.25),
+    ))  # fmt: skip
+    at = found.entry("cgr").by("saving").value
+    first, second, third = words.sentences(made)
+    assert first == (
+        f"Most tokens saved at equal accuracy: cgr, 25.0% at threshold {at:g}; "
+        "ahead of fixed-budget by 5.0 points [1.0, 9.0]."
+    )
+    assert second == (
+        "Largest area under the frontier: no clear winner; cgr, 25.0%, leads, but its interval overlaps with fixed-budget."
+    )
+    assert third.endswith("no other rule comes into it.")
+
+
+def test_entries_that_are_equal_come_first_by_their_saving() -> None:
+    entries = compared().entries
+    equal = [entry.equal for entry in entries]
+    assert equal == sorted(equal, reverse=True)
+    savings = [entry.by(SAVING).figure or 0 for entry in entries if entry.equal]
+    assert savings == sorted(savings, reverse=True)
+
+
+# What is missing
+
+
+def test_rules_that_lack_a_recording_are_named_with_the_reason() -> None:
+    found = compared("cgr", "no-thinking", "budget-forcing")
+    assert [entry.rule for entry in found.entries] == ["cgr"]
+    assert [one.rule for one in found.missing] == ["no-thinking", "budget-forcing"]
+    assert all("was not recorded" in one.why and one.hint and not one.values for one in found.missing)
+
+
+def test_values_that_cannot_be_decided_are_named_and_the_others_compared() -> None:
+    def reluctant(one: Rule) -> Decided:
+        if isinstance(one, Cgr) and one.threshold < 0.9:
+            raise NotRecorded("A probe was cut short.", "Record it anew.")
+        return decide(one)
+
+    found = compare(COLUMNS, reluctant, ["cgr"], draws=DRAWS)
+    (missing,) = found.missing
+    assert missing.values == (0.5, 0.7, 0.8)
+    assert [point.value for point in found.entry("cgr").sweep] == [value for value in Cgr.grid if value >= 0.9]
+    assert words.lacking(found.missing) == (("cgr at 0.5, 0.7, 0.8: A probe was cut short.", "Record it anew."),)
+
+
+def test_where_nothing_can_be_decided_there_is_nobody_to_win() -> None:
+    found = compared("no-thinking")
+    assert (found.entries, found.winners) == ((), ())
+    assert found.baseline.accuracy > 0
+
+
+def test_a_rule_that_takes_too_long_is_left_out_and_named() -> None:
+    with registered("gives-up", GivesUp):
+        found = compared("gives-up", "cgr", patience=2 * len(TRACES) - 1)
+        assert [(one.rule, one.why) for one in found.missing] == [("gives-up", LONG)]
+        assert len(compared("gives-up", "cgr", patience=2 * len(TRACES)).entries) == 2
+
+
+def golds_of(count: int) -> list[RecordedTrace]:
+    return [one if int(one.question_id[1:]) <= count else replace(one, gold=None) for one in TRACES]
+
+
+@pytest.mark.parametrize(
+    ("rules", "options", "said"),
+    [
+        (["crg"], {}, "no rule called 'crg'"),
+        ([], {}, "no rule to compare"),
+        (["nothing.json"], {}, "cannot be read"),
+        (["cgr"], {"tune_on": 1.0}, "A share of 1"),
+        (["cgr"], {"tune_on": -0.5}, "A share of -0.5"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(rules: list[str], options: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        compare(COLUMNS, decide, rules, **options)
+
+
+@pytest.mark.parametrize(("count", "said"), [(0, "has no question with"), (1, "has one question with")])
+def test_without_golds_there_is_nothing_to_compare(count: int, said: str) -> None:
+    columns = Columns.of(golds_of(count), INFO)
+    with pytest.raises(UsageError, match=said):
+        compare(columns, decide)
+
+
+def test_a_rule_from_a_file_is_compared_under_the_files_name(tmp_path: Path) -> None:
+    path = tmp_path / "fitted.json"
+    rule_files.RuleFile.of(make_rule("cgr", threshold=0.9)).write(path)
+    found = compared("cgr", str(path))
+    assert {entry.rule for entry in found.entries} == {"cgr", "fitted"}
+    assert found.entry("fitted").sweep == found.entry("cgr").sweep
+    assert winner_of(found, "area").tied
+    with pytest.raises(UnknownName) as error:
+        compared("fited")
+    assert "all" in error.value.hint
+
+
+def winner_of(found: Compared, measure: str) -> Winner:
+    return next(one for one in found.winners if one.measure == measure)
+
+
+def test_all_rules_are_compared_without_being_named() -> None:
+    """Each is there, or named with the reason."""
+
+    def quick(one: Rule) -> Decided:
+        if not decisions.over_arrays(one) or one.name not in ("cgr", "fixed-budget"):
+            raise NotRecorded("Not here.")
+        return decide(one)
+
+    found = compare(COLUMNS, quick, None, draws=DRAWS)
+    assert {entry.rule for entry in found.entries} | {one.rule for one in found.missing} == set(base.known_rules())
+
+
+def test_a_comparison_comes_back_from_json() -> None:
+    found = compared()
+    assert Compared.from_json(found.to_json()) == found
+
+
+def test_a_bug_in_a_rule_is_not_hidden() -> None:
+    def broken(one: Rule) -> Decided:
+        raise CgrError("Something else.")
+
+    with pytest.raises(CgrError, match="Something else"):
+        compare(COLUMNS, broken, ["cgr"])
+
+
+# Learning
+
+
+def test_a_rule_learns_only_from_the_questions_that_choose() -> None:
+    heard: list[np.ndarray[Any, Any]] = []
+
+    def learn(one: Rule, questions: np.ndarray[Any, Any]) -> Rule:
+        heard.append(questions)
+        return replace(one, interval=one.interval * 2) if isinstance(one, Cgr) else one
+
+    found = compared("cgr", tune_on=0.5, learn=learn)
+    assert [list(questions) for questions in heard] == [list(halves(COLUMNS.questions, 0.5)[0])]
+    plain = compared("cgr", tune_on=0.5)
+    assert found.entry("cgr").sweep[-1].probe_tokens < plain.entry("cgr").sweep[-1].probe_tokens
+    compared("cgr", tune_on=0, learn=learn)
+    assert len(heard) == 1

@@ -1,0 +1,275 @@
+"""Export and import: what goes out comes back the same, what was recorded elsewhere is understood, mistakes have lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cgr.errors import UnknownName, UsageError
+from cgr.lab.exchange import export_run, exported, import_jsonl, import_run
+from cgr.lab.store import NotARun, Store
+from cgr.lab.store.config import ProbeSet
+from tests.lab.store.test_store import CONFIG, QUESTIONS, SET, trace
+
+Line = dict[str, Any]
+
+
+def probe(at: int, answer: str, *probabilities: float, closed: bool = True) -> Line:
+    return {"at": at, "answer": answer, "probabilities": list(probabilities), "closed": closed}
+
+
+def line(question: str, seed: int, gold: str | None, tokens: int, final: tuple[str, float], *probes: Line) -> Line:
+    return {
+        "question_id": question,
+        "seed": seed,
+        "gold": gold,
+        "thinking_tokens": tokens,
+        "ended": "budget" if tokens == 4000 else "end_of_thinking",
+        "budget": 4000,
+        "final_answer": final[0],
+        "final_certainty": final[1],
+        "probes": list(probes),
+    }
+
+
+SIX = (
+    line("a", 0, "70", 3500, ("70", 0.999), probe(1000, "12", 0.41, 0.8), probe(2000, "70", 0.985, 0.992),
+         probe(3000, "70", 0.9995, 0.998)),
+    line("b", 0, "588", 4000, ("588", 0.9), probe(1000, "588", 0.2, 0.9, 0.95), probe(2000, "580", 0.975, 0.99, 0.98),
+         probe(3000, "588", 0.9, 0.95, 0.97)),
+    line("c", 0, "16", 1800, ("16", 0.97), probe(1000, "16", 0.965, 0.99)),
+    line("a", 1, "70", 2000, ("71", 0.995), probe(1000, "70", 0.3, 0.5), probe(2000, "70", 0.962, 0.999)),
+    line("b", 1, "588", 4000, ("\\frac{5", 0.5), probe(1000, "\\frac{5", 0.999, 0.999, 0.999, 0.999, closed=False),
+         probe(2000, "5", 0.6), probe(3000, "588", 0.99, 0.995, 0.991)),
+    line("c", 1, "16", 900, ("16", 0.9)),
+)  # fmt: skip
+
+
+def written(path: Path, *lines: Line) -> Path:
+    path.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    return path
+
+
+def imported(tmp_path: Path, *lines: Line) -> Store:
+    import_run(written(tmp_path / "in.jsonl", *lines), tmp_path / "run")
+    return Store.open(tmp_path / "run")
+
+
+def test_the_worked_example(tmp_path: Path) -> None:
+    came = import_jsonl(written(tmp_path / "in.jsonl", *SIX), tmp_path / "run")
+    assert (came.traces, came.questions, came.probes, came.interval) == (6, 3, 12, 1000)
+    with Store.open(tmp_path / "run") as store:
+        info, traces = store.info(), {(one.question_id, one.seed): one for one in store.recorded()}
+    assert (info.budget, info.interval) == (4000, 1000)
+    assert list(traces) == [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("c", 0), ("c", 1)]
+    first = traces["a", 0]
+    assert [(p.at, p.answer, p.certainty, p.decoded) for p in first.probes] == [
+        (1000, "12", 0.41, 3),
+        (2000, "70", 0.985, 3),
+        (3000, "70", 0.998, 3),
+    ]
+    assert (first.format, first.gold, first.ended, first.thinking_tokens) == ("integer", "70", "end_of_thinking", 3500)
+    assert (first.final.at, first.final.answer, first.final.certainty, first.final.closed) == (3500, "70", 0.999, True)
+    unclosed = traces["b", 1]
+    assert (unclosed.probes[0].closed, unclosed.probes[0].decoded, unclosed.final.closed) == (False, 4, False)
+    assert traces["c", 1].probes == ()
+
+
+def test_a_certainty_alone_stands_for_the_probabilities_of_a_final_answer(tmp_path: Path) -> None:
+    """So that a replay, which aggregates them anew, comes to the same."""
+    with imported(tmp_path, SIX[5] | {"seed": 0}, SIX[5] | {"final_probabilities": [0.9, 0.95]}) as store:
+        bare, full = store.recorded()
+    assert (bare.final.probabilities, bare.final.decoded) == ((0.9,), 0)
+    assert (full.final.probabilities, full.final.decoded) == ((0.9, 0.95), 3)
+
+
+def test_an_empty_answer_has_no_certainty(tmp_path: Path) -> None:
+    with imported(tmp_path, line("a", 0, "1", 900, ("", 0.0), probe(500, "", 0.9, 0.8))) as store:
+        (found,) = store.recorded()
+    (empty,) = found.probes
+    assert (empty.certainty, empty.probabilities, empty.decoded, empty.valid) == (0.0, (), 3, False)
+    assert found.final.valid is False
+
+
+@pytest.mark.parametrize(
+    ("golds", "format"),
+    [(["7", "025"], "integer"), (["7", "1000"], "math"), (["7", "\\frac12"], "math"), (["7", None], "integer")],
+)
+def test_the_format_is_guessed_for_the_whole_file(tmp_path: Path, golds: list[str | None], format: str) -> None:
+    lines = [line(f"q{number}", 0, gold, 900, ("7", 0.5)) for number, gold in enumerate(golds)]
+    with imported(tmp_path, *lines) as store:
+        assert {question.format for question in store.questions()} == {format}
+
+
+def test_numbers_for_answers_blank_lines_marks_and_strange_separators(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    odd = line("a", 0, None, 900, ("7", 0.5)) | {"gold": 7, "question": "Find\u2028x", "final_answer": 7}
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(odd, ensure_ascii=False).encode() + b"\r\n\r\n\n")
+    import_run(path, tmp_path / "run")
+    with Store.open(tmp_path / "run") as store:
+        (found,) = store.recorded()
+    assert (found.gold, found.final.answer, found.question) == ("7", "7", "Find\u2028x")
+
+
+def whole_run(folder: Path) -> Path:
+    with Store.create(folder, CONFIG) as store:
+        store.add_questions(QUESTIONS)
+        store.add_probe_set(SET)
+        store.add_probe_set(ProbeSet("wait", 0, SET.asking, "m", "abc"))
+        for seed in (0, 1):
+            store.add_trace(trace(seed=seed), prompt_ids=(5, 6), probe_set="default")
+            store.add_probing(("b", seed), "wait", trace().probes[1:])
+    return folder
+
+
+@pytest.mark.parametrize("probe_set", [None, "wait"])
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_what_goes_out_comes_back_the_same(tmp_path: Path, kind: str, probe_set: str | None) -> None:
+    files = [tmp_path / f"{number}.{kind}" for number in range(2)]
+    export_run(whole_run(tmp_path / "run"), files[0], probe_set=probe_set)
+    import_run(files[0], tmp_path / "again")
+    export_run(tmp_path / "again", files[1])
+    assert files[0].read_bytes() == files[1].read_bytes()
+    with Store.open(tmp_path / "run") as there, Store.open(tmp_path / "again") as here:
+        assert here.config == there.config
+        assert list(here.recorded(whole=True)) == list(there.recorded(probe_set or "default", whole=True))
+        assert here.prompt_ids(("b", 1)) == (5, 6)
+
+
+def test_what_was_imported_goes_out_as_it_came_in_but_for_what_is_told_besides(tmp_path: Path) -> None:
+    with imported(tmp_path, *SIX) as store:
+        lines = list(exported(store))
+    by_key = {(one["question_id"], one["seed"]): one for one in SIX}
+    for one in lines:
+        assert one | by_key[one["question_id"], one["seed"]] == one
+
+
+def test_both_formats_tell_the_same(tmp_path: Path) -> None:
+    run = whole_run(tmp_path / "run")
+    for kind in ("jsonl", "parquet"):
+        export_run(run, tmp_path / f"out.{kind}")
+        import_run(tmp_path / f"out.{kind}", tmp_path / kind)
+    with Store.open(tmp_path / "jsonl") as one, Store.open(tmp_path / "parquet") as other:
+        assert list(one.recorded(whole=True)) == list(other.recorded(whole=True))
+
+
+def test_thinking_can_be_left_out(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    assert export_run(whole_run(tmp_path / "run"), out, thinking=False) == 2
+    told = json.loads(out.read_text().splitlines()[0])
+    assert not {"ids", "text", "logprobs", "prompt_ids"} & told.keys()
+    assert told["written"] == "so 7"
+
+
+def test_a_run_that_was_never_probed_goes_out_and_comes_back_so(tmp_path: Path) -> None:
+    with Store.create(tmp_path / "run", CONFIG) as store:
+        store.add_questions(QUESTIONS)
+        store.add_trace(trace())
+    export_run(tmp_path / "run", tmp_path / "out.jsonl")
+    import_run(tmp_path / "out.jsonl", tmp_path / "again")
+    with Store.open(tmp_path / "again") as store:
+        assert not store.probe_sets()
+        assert list(store.recorded(None, whole=True)) == [trace(probes=())]
+
+
+def without(name: str) -> Callable[[Line], Line]:
+    return lambda one: {key: value for key, value in one.items() if key != name}
+
+
+def but(**changes: Any) -> Callable[[Line], Line]:
+    return lambda one: one | changes
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (without("gold"), "there is no gold"),
+        (but(answer="7"), "a line has no field 'answer'"),
+        (but(seed="0"), "seed must be a whole number, not '0'"),
+        (but(seed=True), "seed must be a whole number"),
+        (but(budget=0), "budget must be a whole number of 1 or more"),
+        (but(ended="stop"), "ended must be end_of_thinking or budget, not 'stop'"),
+        (but(final_certainty=1.5), "final_certainty must be from 0 to 1"),
+        (but(final_certainty=None), "final_certainty must be a number"),
+        (but(final_probabilities=[0.5]), "final_certainty is 0.999, but the probabilities"),
+        (but(thinking_tokens=5000), "that cannot be"),
+        (but(ended="budget"), "that cannot be"),
+        (but(ids=[1, 2]), "2 ids of 3500"),
+        (but(probes={}), "probes must be a list"),
+        (but(probes=[probe(1000, "7")]), "in probe 1, the answer '7' has no probabilities"),
+        (but(probes=[probe(1000, "7", 0.5), without("closed")(probe(2000, "7", 0.5))]), "in probe 2, there is no closed"),
+        (but(probes=[probe(1000, "7", 0.5) | {"closed": 1}]), "closed must be true or false"),
+        (but(probes=[probe(1000, "7", 0.5)] * 2), "two probes at one position"),
+        (but(probes=[probe(3600, "7", 0.5)]), "a probe at 3600 in a trace of 3500"),
+        (but(probes=[probe(0, "7", 0.5)]), "a probe at 0"),
+        (but(probes=[probe(1000, "7", 0.5) | {"certainty": 0.5}]), "a probe has no field 'certainty'"),
+        (but(run={"budget": 1}), "budget is 4000, and 1 in run"),
+        (but(run={"budget": 4000, "temperature": "hot"}), "temperature of run cannot be 'hot'"),
+        (but(run={"heat": 1}), "a run has no field 'heat'"),
+        (but(format="prose"), "format must be integer or number or choice or math"),
+        (but(question_id="b", gold="588"), "question 'b' with seed 0 is in line 1 already"),
+        (but(seed=2, gold="71"), "question 'a' has another text, gold or format"),
+        (but(budget=5000), "budget is not what the first line says"),
+        (but(run={"budget": 4000}), "run is not what the first line says"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line_and_nothing_is_made(
+    tmp_path: Path, spoil: Callable[[Line], Line], said: str
+) -> None:
+    path = written(tmp_path / "in.jsonl", SIX[1], SIX[3], spoil(SIX[0]))
+    with pytest.raises(UsageError) as refused:
+        import_run(path, tmp_path / "run")
+    assert refused.value.message.startswith(f"{path}, line 3: ")
+    assert said in refused.value.message
+    assert refused.value.hint
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "there are no traces"),
+        (b"\n\n", "there are no traces"),
+        (b"{}\n", "line 1: there is no question_id"),
+        (b"\n[1]\n", "line 2: a line must be an object"),
+        (b"{oops}\n", "line 1: this is not JSON"),
+        (b'{"seed": NaN}\n', "line 1: this is not JSON: NaN is not a number"),
+        (b"\xff\xfe\n", "line 1: this is not JSON"),
+    ],
+)
+def test_what_is_not_a_file_of_traces_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
+    (tmp_path / "in.jsonl").write_bytes(content)
+    with pytest.raises(UsageError, match=said):
+        import_run(tmp_path / "in.jsonl", tmp_path / "run")
+
+
+def test_a_probe_that_is_missing_on_the_grid_is_refused_unless_there_is_no_grid(tmp_path: Path) -> None:
+    gap = SIX[0] | {"probes": [SIX[0]["probes"][0], SIX[0]["probes"][2]]}
+    path = written(tmp_path / "in.jsonl", SIX[1], gap)
+    with pytest.raises(UsageError, match="line 2 has no probe at 2000, though probes are every 1000 tokens"):
+        import_run(path, tmp_path / "run")
+    anywhere = {"probe_set": {"where": "anywhere"}}
+    came = import_run(written(path, SIX[1] | anywhere, gap | anywhere), tmp_path / "run")
+    assert (came.probes, came.interval) == (5, 0)
+
+
+def test_files_and_runs_that_are_not_there_or_are(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
+        import_run(tmp_path / "none.jsonl", tmp_path / "run")
+    with pytest.raises(NotARun):
+        export_run(tmp_path / "run", tmp_path / "out.jsonl")
+    path = written(tmp_path / "in.jsonl", *SIX)
+    import_run(path, tmp_path / "run")
+    with pytest.raises(UsageError, match=r"There is a run in .* already"):
+        import_run(path, tmp_path / "run")
+    with pytest.raises(UsageError, match="cannot be written"):
+        export_run(tmp_path / "run", tmp_path / "no" / "such" / "folder.jsonl")
+    with pytest.raises(UnknownName, match="no probe set called 'wait'"):
+        export_run(tmp_path / "run", tmp_path / "out.jsonl", probe_set="wait")
+    assert {one.name for one in tmp_path.iterdir()} == {"in.jsonl", "run"}
+    with pytest.raises(UsageError, match="not a Parquet file"):
+        import_run(path, tmp_path / "other", "parquet")

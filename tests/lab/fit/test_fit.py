@@ -1,0 +1,253 @@
+"""Fitting rules to recorded questions: weights that are there to be found, and choices that keep accuracy."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cgr.errors import UsageError
+from cgr.lab import fit as fitting
+from cgr.lab.decide.columns import Columns
+from cgr.lab.exchange import import_run, write_jsonl
+from cgr.lab.exchange.line import to_line
+from cgr.lab.fit import Sample
+from cgr.lab.store.recorded import RecordedTrace, RunInfo
+from cgr.records import Probe
+from cgr.rules import Calibrated, Cgr, FixedBudget, GiveUpEarly, NoThinking, make_rule
+from cgr.rules import files as rule_files
+from tests.support import command
+
+COUNT, BUDGET, INTERVAL = 150, 160, 10
+INFO = RunInfo("made-up", "none", "none", BUDGET, INTERVAL)
+EVERY = Calibrated(interval=INTERVAL, rare=1, hope=0.45)
+
+
+def probe(at: int, answer: str, certainty: float) -> Probe:
+    return Probe(at, answer, certainty, True, (certainty,), decoded=2)
+
+
+def trace(number: int, rng: np.random.Generator) -> RecordedTrace:
+    """One question in five is hopeless: low certainty for ever, and wrong. The others slip now and then with a high
+    certainty, and hold the right answer from a third of the budget on."""
+    hopeless, knows = number % 5 == 0, int(rng.integers(2, 6))
+    probes = []
+    for step in range(1, BUDGET // INTERVAL):
+        if hopeless:
+            said, sure = str(rng.integers(100)), float(rng.uniform(0.05, 0.4))
+        elif step >= knows:
+            said, sure = "7", float(rng.uniform(0.9, 0.999))
+        else:
+            slips = rng.random() < 0.1
+            said, sure = str(10 + rng.integers(80)), float(rng.uniform(0.88, 0.98) if slips else rng.uniform(0.1, 0.3))
+        probes.append(probe(INTERVAL * step, said, sure))
+    last = probe(BUDGET, "1" if hopeless else "7", 0.3 if hopeless else 0.99)
+    return RecordedTrace(f"q{number}", 0, "7", BUDGET, "budget", BUDGET, last, tuple(probes))
+
+
+def sample(seed: int = 0) -> Sample:
+    rng = np.random.default_rng(seed)
+    traces = tuple(trace(number, rng) for number in range(COUNT))
+    return Sample(traces, Columns.of(traces, INFO))
+
+
+SAMPLE, OTHERS = sample(), sample(seed=1)
+
+
+def test_logistic_regression_finds_the_weights() -> None:
+    rng = np.random.default_rng(0)
+    features = np.column_stack([np.ones(20_000), rng.normal(5, 2, 20_000), rng.normal(size=20_000)])
+    weights = np.array([-2.0, 0.5, -1.0])
+    good = (rng.random(20_000) < 1 / (1 + np.exp(-features @ weights))).astype(float)
+    assert fitting.logistic_regression(features, good, ridge=0.01) == pytest.approx(weights, abs=0.1)
+
+
+def test_logistic_regression_of_what_is_always_so() -> None:
+    """Separable, or one feature that never changes: held back by the ridge, and finite."""
+    features = np.column_stack([np.ones(50), np.zeros(50), np.arange(50.0)])
+    weights = fitting.logistic_regression(features, (np.arange(50) > 20).astype(np.float64))
+    assert np.isfinite(weights).all()
+    assert weights[2] > 0
+
+
+def test_linear_regression_finds_the_weights() -> None:
+    rng = np.random.default_rng(0)
+    features = np.column_stack([np.ones(500), rng.normal(5, 2, 500), rng.normal(size=500)])
+    weights = np.array([-2.0, 0.5, -1.0])
+    assert fitting.linear_regression(features, features @ weights, ridge=1e-9) == pytest.approx(weights)
+
+
+@pytest.mark.parametrize(
+    ("values", "weights", "expected"),
+    [
+        ((1, 2, 3), (1, 1, 1), (1, 2, 3)),
+        ((1, 3, 2), (1, 1, 1), (1, 2.5, 2.5)),
+        ((1, 3, 2), (1, 1, 3), (1, 2.25, 2.25)),
+        ((3, 2, 1), (1, 1, 1), (2, 2, 2)),
+        ((), (), ()),
+    ],
+)
+def test_isotonic(values: tuple[float, ...], weights: tuple[float, ...], expected: tuple[float, ...]) -> None:
+    assert fitting.isotonic(np.array(values), np.array(weights)).tolist() == pytest.approx(list(expected))
+
+
+def test_learned_weights_say_what_the_traces_do() -> None:
+    learned = fitting.learn(EVERY, SAMPLE)
+    _, certainty, held, _, _ = learned.answered
+    assert certainty > 0
+    assert held > 0
+    assert learned.span == BUDGET
+    chances = [chance for _, chance in learned.hopeless]
+    assert chances == sorted(chances)
+    assert chances[0] < 0.5 < 0.95 < chances[-1] < 1
+    assert learned.hopeless[-1][0] <= 60 / BUDGET
+
+
+def test_too_few_examples_teach_nothing() -> None:
+    few = SAMPLE.of_questions(np.arange(COUNT) == 3)
+    assert fitting.learn(EVERY, few).answered == EVERY.answered
+
+
+def test_calibrated_beats_plain_cgr_on_other_questions() -> None:
+    """It stops where the answer holds, and gives up what is hopeless; cgr waits for one probe, lucky or not."""
+    fitted = fitting.fit(EVERY, SAMPLE)
+    ours = fitting.figures(OTHERS.columns, OTHERS.decide(fitted.rule))
+    plain = fitting.figures(OTHERS.columns, OTHERS.decide(fitting.fit(Cgr(interval=INTERVAL), SAMPLE).rule))
+    assert fitted.figures.equal
+    assert ours.net > 1.3 * plain.net
+    assert ours.diff_points > -2
+    assert 25 <= ours.gave_up <= 35
+
+
+def test_the_main_parameter_is_chosen_at_equal_accuracy() -> None:
+    rule = Cgr(interval=INTERVAL)
+    chosen = fitting.fit(rule, SAMPLE)
+    assert chosen.figures.equal
+    for value in rule.grid:
+        tried = fitting.figures(SAMPLE.columns, SAMPLE.decide(replace(rule, threshold=value)))
+        assert not tried.equal or tried.net <= chosen.figures.net
+
+
+def test_where_nothing_is_equal_the_most_cautious_is_chosen() -> None:
+    wrong = tuple(
+        replace(one, probes=tuple(replace(each, answer="1", certainty=1.0, probabilities=(1.0,)) for each in one.probes))
+        for one in SAMPLE.traces
+    )
+    chosen = fitting.fit(Cgr(interval=INTERVAL), Sample(wrong, Columns.of(wrong, INFO)))
+    assert not chosen.figures.equal
+    assert chosen.rule.threshold == Cgr.grid[-1]
+
+
+def test_giving_up_is_chosen_for_a_penalty() -> None:
+    chosen = fitting.fit(GiveUpEarly(interval=INTERVAL), SAMPLE, penalty=1)
+    assert isinstance(chosen.rule, GiveUpEarly)
+    assert chosen.figures.gave_up >= 28
+    assert chosen.figures.accuracy == pytest.approx(0.8, abs=0.05)
+
+
+def test_learned_leaves_the_main_parameter() -> None:
+    learned = fitting.learned(replace(EVERY, price=0.5), SAMPLE)
+    assert isinstance(learned, Calibrated)
+    assert learned.price == 0.5
+    assert learned.answered != EVERY.answered
+    assert fitting.learned(Cgr(), SAMPLE) == Cgr()
+
+
+@pytest.mark.parametrize("rule", [FixedBudget(), NoThinking()])
+def test_a_rule_without_a_parameter(rule: FixedBudget | NoThinking) -> None:
+    with pytest.raises(UsageError, match="no parameter to fit"):
+        fitting.fit(rule, SAMPLE)
+
+
+def test_ungraded_questions_cannot_be_fitted_to() -> None:
+    traces = tuple(replace(one, gold=None) for one in SAMPLE.traces[:20])
+    with pytest.raises(UsageError, match="without known answers"):
+        fitting.fit(Cgr(interval=INTERVAL), Sample(traces, Columns.of(traces, INFO)))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of the first sixty traces, by way of a file."""
+    place = tmp_path_factory.mktemp("fit")
+    write_jsonl(place / "traces.jsonl", map(to_line, SAMPLE.traces[:60]))
+    import_run(place / "traces.jsonl", place / "run")
+    return place / "run"
+
+
+def test_fit_writes_a_rule_that_solve_takes(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    done = command("fit", str(folder), "--set", "rare=2", "--out", str(path))
+    assert done.returncode == 0, done.stderr
+    assert "calibrated, price" in done.stdout
+    assert done.stdout.rstrip().endswith(str(path))
+    made = rule_files.read(path)
+    assert made.rule == "calibrated"
+    assert made.parameters["rare"] == 2
+    assert made.parameters["span"] == BUDGET
+    assert "interval" not in made.parameters
+    assert made.fitted == {"run": "run", "questions": 60, "traces": 60}
+    solved = command("solve", "--rule", str(path), "--budget", "64", "--json")
+    assert solved.returncode == 0, solved.stderr
+    assert json.loads(solved.stdout)["rule"] == "calibrated"
+
+
+def test_fit_on_a_share_of_the_questions(folder: Path) -> None:
+    done = command("fit", str(folder), "--rule", "cgr", "--share", "0.5", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["rule"] == "cgr"
+    assert rule_files.read(folder / "cgr.json").fitted["questions"] == 30
+    (folder / "cgr.json").unlink()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (("--share", "0"), "A share of 0"),
+        (("--rule", "fixed-budget"), "no parameter to fit"),
+        (("--rule", "crg"), "no rule called 'crg'"),
+        (("--out", "mine.txt"), "does not end in .json"),
+    ],
+)
+def test_fit_refuses(folder: Path, arguments: tuple[str, ...], what: str) -> None:
+    done = command("fit", str(folder), *arguments)
+    assert done.returncode == 2
+    assert what in done.stderr
+
+
+def test_a_rule_file_goes_round(tmp_path: Path) -> None:
+    rule = Calibrated(price=0.2, hopeless=((0.1, 0.5), (0.2, 0.9)), answered=(1.0, 2.0, 3.0, 4.0, 5.0), interval=7)
+    rule_files.RuleFile.of(rule, run="some").write(tmp_path / "deep" / "rule.json")
+    found = rule_files.read(tmp_path / "deep" / "rule.json")
+    assert found.made(interval=7) == rule
+    assert rule_files.named(str(tmp_path / "deep" / "rule.json")) == ("calibrated", dict(found.parameters))
+    assert rule_files.named("cgr") == ("cgr", {})
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "holds no rule"),
+        ("[]", "holds no rule"),
+        ('{"name": "cgr"}', "holds no rule"),
+        ('{"rule": 3}', "holds no rule"),
+        ('{"rule": "crg"}', "no rule called 'crg'"),
+        ('{"rule": "cgr", "parameters": {"treshold": 0.9}}', "no parameter of cgr called 'treshold'"),
+        ('{"rule": "cgr", "parameters": {"threshold": "high"}}', "do not suit the rule 'cgr'"),
+    ],
+)
+def test_files_that_hold_no_rule(tmp_path: Path, text: str, what: str) -> None:
+    (tmp_path / "rule.json").write_text(text)
+    with pytest.raises(UsageError, match=what):
+        rule_files.read(tmp_path / "rule.json")
+
+
+def test_a_rule_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        rule_files.read(tmp_path / "none.json")
+
+
+def test_a_rule_by_name_takes_lists_for_tuples() -> None:
+    assert make_rule("calibrated", answered=[0, 1, 0, 0, 0], hopeless=[[0.1, 0.9]]) == Calibrated(hopeless=((0.1, 0.9),))

@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from fractions import Fraction
+from types import FrameType
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cgr.errors import CgrError, UsageError
+from cgr.lab import grading as answers
+from cgr.lab.grading import FORMATS, Judge, check_many, clean_gold, is_right, is_valid
+from cgr.records import AnswerFormat
+
+HANGS = "1000000000!"  # math-verify works this factorial out
+
+
+@pytest.fixture
+def judge() -> Iterator[Judge]:
+    judge = Judge(deadline=1.0)
+    yield judge
+    judge.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "right"),
+    [
+        ("25", "25", True),
+        (" 25\n", "25", True),
+        ("025", "25", True),
+        ("25", "025", True),
+        ("+25", "25", True),
+        ("000", "0", True),
+        ("-0", "0", True),
+        ("26", "25", False),
+        ("-25", "25", False),
+        ("2", "25", False),
+        ("1000", "1,000", True),
+        ("336", "336^\\circ", True),
+        ("336", "336^{\\circ}", True),
+        ("27", "27.0", True),
+        ("9" * 5000, "25", False),
+    ],
+)
+def test_integers_are_compared_exactly(answer: str, gold: str, right: bool) -> None:
+    assert is_valid(answer, "integer")
+    assert is_right(answer, gold, "integer") is right
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["", " ", "25.0", "25.", "1,000", "336^\\circ", "\\text{25}", "$25$", "2 5", "２５", "²", "1_0", "0x19", "+", "x"],
+)
+def test_what_is_not_an_integer_is_invalid_and_wrong(answer: str) -> None:
+    assert not is_valid(answer, "integer")
+    assert not any(is_right(answer, gold, "integer") for gold in ("25", "1000", "336", "2", "10", "0"))
+
+
+@settings(deadline=None)
+@given(st.integers(-2000, 2000), st.integers(-2000, 2000), st.integers(0, 4))
+def test_integers_are_right_if_they_are_the_same_number(left: int, right: int, zeros: int) -> None:
+    written = f"{'-' if left < 0 else ''}{'0' * zeros}{abs(left)}"
+    assert is_right(written, str(right), "integer") is (left == right)
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "right"),
+    [
+        ("2125", "2,125", True),
+        ("2{,}125", "2125", True),
+        ("2\\,125", "2125", True),
+        ("2 125", "2125", True),
+        ("1,450,000", "1450000", True),
+        ("1,45", "145", False),
+        ("27.0", "27", True),
+        ("27.", "27", True),
+        (".5", "0.50", True),
+        ("1/2", "0.5", True),
+        ("\\frac{1}{2}", "0.5", True),
+        ("-\\dfrac{1}{2}", "-0.5", True),
+        ("1/3", "0.333333", False),
+        ("\u22123", "-3", True),
+        ("\\$18", "18", True),
+        ("$18.50$", "18.5", True),
+        ("50%", "50", True),
+        ("50\\%", "0.5", True),
+        ("0.5", "50%", True),
+        ("50\\%", "50%", True),
+        ("50%", "5", False),
+        ("0.5%", "50%", False),
+        ("1000,99", "1000.99", True),
+        ("1,000", "1.000", False),
+        ("336^\\circ", "336", True),
+        ("1/0", "1", False),
+        ("2^{10}", "1024", True),
+        ("\\sqrt{16}", "4", True),
+        ("3\\sqrt{2", "3", False),
+    ],
+)
+def test_numbers_are_compared_as_numbers(answer: str, gold: str, right: bool) -> None:
+    assert is_right(answer, gold, "number") is right
+
+
+@settings(deadline=None)
+@given(st.fractions(), st.fractions())
+def test_ratios_are_right_if_they_are_the_same_number(left: Fraction, right: Fraction) -> None:
+    assert is_right(str(left), str(right), "number") is (left == right)
+    assert is_right(str(left), str(left), "number")
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10**12))
+def test_thousands_may_have_commas(number: int) -> None:
+    assert is_right(f"{number:,}", str(number), "number")
+    assert clean_gold(f"{number:,}", "number") == str(number)
+
+
+@pytest.mark.parametrize(
+    ("answer", "letter"),
+    [
+        ("B", "B"),
+        ("b", "B"),
+        ("(B)", "B"),
+        ("B.", "B"),
+        ("\\text{B}", "B"),
+        ("\\textbf{(B)}", "B"),
+        ("$B$", "B"),
+        ("B) because it is so", "B"),
+        ("B: 12", "B"),
+        ("", None),
+        ("AB", None),
+        ("a cat", None),
+        ("7", None),
+        ("Bad", None),
+    ],
+)
+def test_choices_are_letters(answer: str, letter: str | None) -> None:
+    assert is_valid(answer, "choice") is (letter is not None)
+    assert is_right(answer, "B", "choice") is (letter == "B")
+    assert not is_right(answer, "C", "choice")
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "right"),
+    [
+        ("\\frac{14}{3}", "\\dfrac{14}{3}", True),
+        ("\\left( 3, \\frac{\\pi}{2} \\right)", "(3,\\frac{\\pi}{2})", True),
+        ("\\boxed{p-q}", "p - q", True),
+        ("q+p", "p+q", True),
+        ("q-p", "p-q", False),
+        ("2\\sqrt{2}", "\\sqrt{8}", True),
+        ("0.5", "\\frac12", True),
+        ("x=5", "5", True),
+        ("5 \\text{ cm}", "5", True),
+        ("1, 2", "2, 1", True),
+        ("\\text{even}", "even", True),
+        ("7", "8", False),
+        ("1 000", "0", False),
+        ("1 2", "12", False),
+        ("\\leftarrow", "\\rightarrow", False),
+        ("The answer is $7$", "7", True),
+        ("1 - \\frac{1}{\\mathrm{e}}", "1 - \\frac{1}{e}", True),
+        ("1 + \\frac{1}{\\mathrm{e}}", "1 - \\frac{1}{\\mathrm{e}}", False),
+        ("3\\sqrt{2", "3", False),
+        ("\\$18.90", "\\frac{189}{10}", True),
+        ("", "5", False),
+        ("\u0000", "5", False),
+        ("}{", "5", False),
+    ],
+)
+def test_mathematics_is_compared_as_mathematics(answer: str, gold: str, right: bool) -> None:
+    assert is_right(answer, gold, "math") is right
+
+
+@settings(deadline=None)
+@given(st.text(alphabet="0123456789.,%/-+ABab(){}\\ \u2028²", max_size=8), st.sampled_from(["integer", "choice"]))
+def test_what_is_right_is_valid(answer: str, format: AnswerFormat) -> None:
+    gold = "B" if format == "choice" else "12"
+    assert is_valid(answer, format) or not is_right(answer, gold, format)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_nothing_is_never_right(format: AnswerFormat) -> None:
+    gold = "A" if format == "choice" else "7"
+    assert not is_valid("  ", format)
+    assert not is_right("  ", gold, format)
+
+
+@pytest.mark.parametrize(
+    ("gold", "format"),
+    [("x", "integer"), ("2.5", "integer"), ("50%", "integer"), ("x", "number"), ("AB", "choice"), ("", "math")],
+)
+def test_a_gold_that_its_format_cannot_have_is_an_error(gold: str, format: AnswerFormat) -> None:
+    assert clean_gold(gold, format) is None
+    with pytest.raises(UsageError) as caught:
+        is_right("7", gold, format)
+    assert "integer, number, choice, math" in caught.value.hint
+
+
+def test_many_are_checked_in_order_and_each_once() -> None:
+    answers._same_by_math_verify.cache_clear()
+    pairs: list[tuple[str, str, AnswerFormat]] = [("b+a", "a+b", "math"), ("7", "8", "integer"), ("b+a", "a+b", "math")]
+    assert check_many(iter(pairs * 10)) == [True, False, True] * 10
+    info = answers._same_by_math_verify.cache_info()
+    assert (info.hits, info.misses) == (0, 1)
+
+
+def test_checking_works_off_the_main_thread() -> None:
+    verdicts: list[bool] = []
+    thread = threading.Thread(target=lambda: verdicts.append(is_right("(x+1)^2", "x^2+2x+1", "math")))
+    thread.start()
+    thread.join()
+    assert verdicts == [True]
+
+
+def test_what_hangs_is_different_and_the_next_pair_is_judged(judge: Judge, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert not judge.equal(HANGS, "7")
+    assert "given up" in caplog.text
+    assert judge.equal("x+2", "2+x")
+
+
+def test_a_worker_that_was_killed_is_replaced(judge: Judge, caplog: pytest.LogCaptureFixture) -> None:
+    assert judge.equal("x+2", "2+x")
+    assert judge._worker is not None
+    os.kill(judge._worker.pid, signal.SIGKILL)
+    assert judge.equal("x+3", "3+x")
+    assert not caplog.records
+
+
+def test_an_interrupted_comparison_does_not_answer_for_the_next(judge: Judge) -> None:
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    judge.equal("x+2", "2+x")
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    with pytest.raises(KeyboardInterrupt):
+        judge.equal(HANGS, "7")
+    signal.signal(signal.SIGALRM, before)
+    assert judge.equal("x+2", "2+x")
+    assert not judge.equal("x+2", "3+x")
+
+
+def test_a_judge_can_be_closed_twice_and_used_again(judge: Judge) -> None:
+    assert judge.equal("x+2", "2+x")
+    judge.close()
+    judge.close()
+    assert judge.equal("x+2", "2+x")
+
+
+def test_without_math_verify_the_error_says_what_to_install(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "math_verify", None)
+    with pytest.raises(UsageError) as caught:
+        judge.equal("x+2", "2+x")
+    assert "pip install" in caught.value.hint
+
+
+def test_a_worker_that_does_not_start_is_an_error(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(CgrError, match="does not start"):
+        judge.equal("x+2", "2+x")
+
+
+def test_the_worker_ends_with_its_parent() -> None:
+    script = "from cgr.lab import answers; answers.is_right('b+a', 'a+b', 'math'); print(answers._JUDGE._worker.pid)"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(done.stdout), 0)
+
+
+def test_importing_it_imports_no_mathematics() -> None:
+    script = "import sys, cgr.lab.answers; print([name for name in ('sympy', 'math_verify') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,263 @@
+"""Recipes: those of the paper as it has them, what is refused, and the embedded one really carried out."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cgr.engines.scripted import ScriptedEngine
+from cgr.lab.recipes.forecast import described, forecast
+from cgr.lab.recipes.recipe import Recipe, read_recipe
+from cgr.lab.recipes.run import Experiment
+from cgr.lab.record.progress import Progress
+from cgr.lab.store import Store
+from cgr.lab.store.config import Asking, OtherConfiguration, ProbeSet
+from cgr.lab.store.recorded import RecordedTrace
+from cgr.records import Probe
+from tests.lab.recipes.recipes import FILES, FOLDER, MODELS, cgr, modules_of
+from tests.support import command
+
+# Those that come with cgr
+
+
+def test_the_recipes_are_the_papers_three_and_the_embedded_one() -> None:
+    ablations = {"ablations", *(f"ablations-{name}" for name in MODELS)}
+    assert {path.stem for path in FILES} == {*MODELS, "embedded", *ablations}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_recipe_of_the_paper_says_what_the_paper_says(name: str) -> None:
+    recipe = read_recipe(FOLDER / f"{name}.toml")
+    assert (recipe.model, recipe.questions, recipe.limit, recipe.seeds) == (MODELS[name], "aime2025", None, 64)
+    assert (recipe.budget, recipe.interval, recipe.temperature, recipe.top_p) == (32_000, 1000, 0.6, 1.0)
+    assert (recipe.thresholds, recipe.penalties) == ((0.96, 0.97, 0.98, 0.99), (0, 0.25, 0.5, 1))
+    assert (recipe.probe, recipe.prefix, recipe.max_answer_tokens) == ("afterwards", "Final Answer: \\boxed{", 4)
+    assert recipe.instruction == "Please reason step by step, and put your final answer within \\boxed{}."
+    assert recipe.base_url == "http://localhost:8000/v1"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_line_that_starts_the_server_is_the_same_in_the_comment(name: str) -> None:
+    path = FOLDER / f"{name}.toml"
+    server = read_recipe(path).server
+    assert server is not None
+    assert server.startswith(f"python -m vllm.entrypoints.openai.api_server --model {MODELS[name]} ")
+    assert server.endswith(" --enable-prefix-caching")
+    commented = re.sub(r"\\\n#\s+", "", path.read_text())
+    assert f"#   {server}\n" in commented
+
+
+def test_the_server_has_room_for_the_budget() -> None:
+    for name in MODELS:
+        recipe = read_recipe(FOLDER / f"{name}.toml")
+        room = int(re.findall(r"--max-model-len (\d+)", recipe.server or "")[0])
+        assert room >= (recipe.budget or 0) + 512
+
+
+def test_the_embedded_recipe_has_the_models_own_budget_and_interval() -> None:
+    recipe, info = read_recipe(FOLDER / "embedded.toml"), described("embedded")
+    assert (recipe.model, recipe.budget, recipe.interval) == ("embedded", info.budget, info.interval)
+    assert (recipe.base_url, recipe.server) == (None, None)
+
+
+def test_every_key_is_documented() -> None:
+    text = (FOLDER.parent / "docs" / "recipes.md").read_text()
+    documented = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
+    assert documented == {field.name for field in fields(Recipe)} - {"name"}
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "hint"),
+    [
+        ('questions = "arithmetic"\nsedes = 3', "There is no key in PATH called 'sedes'.", "Did you mean 'seeds'?"),
+        ('questions = "arithmetic"\nname = "x"', "There is no key in PATH called 'name'.", "Known: ablations, about, "),
+        ("seeds = 3", "PATH does not say what to ask.", 'questions = "aime2025"'),
+        ("seeds 3", "PATH is not TOML: ", "seeds = 64"),
+        ('questions = "a"\nquestions = "b"', "PATH is not TOML: ", "one key a line"),
+        ('questions = "arithmetic"\nseeds = "many"', "seeds must be a whole number, not 'many'.", "seeds = 64"),
+        ('questions = "arithmetic"\nseeds = true', "seeds must be a whole number, not True.", "seeds = 64"),
+        ('questions = "arithmetic"\nbudget = 1e3', "budget must be a whole number, not 1000.0.", "budget = 64"),
+        ('questions = "arithmetic"\nthresholds = 0.9', "thresholds must be a list of numbers, not 0.9.", "[0.96, 0.99]"),
+        ('questions = "arithmetic"\nthresholds = ["a"]', "thresholds must be a list of numbers", "[0.96, 0.99]"),
+        ('questions = "arithmetic"\nthresholds = [1.5]', "PATH: A threshold of 1.5 is not a certainty.", "0.99"),
+        ('questions = "arithmetic"\nthresholds = []', "PATH: A report needs a threshold.", "0.99"),
+        ('questions = "arithmetic"\npenalties = [-1]', "PATH: A penalty of -1 is not one.", "0 or more"),
+        ('questions = "arithmetic"\ntemperature = nan', "PATH: A temperature of nan is not one.", "0 or more"),
+        ('questions = "arithmetic"\nlogprobs = 1', "logprobs must be true or false, not 1.", "logprobs = true"),
+        ("questions = 3", "questions must be text in quotes, not 3.", 'questions = "..."'),
+        ('questions = "arithmetic"\n[fields]\ngold = 3', "fields must be a table of names", '{ gold = "answer" }'),
+        ('questions = "arithmetic"\n[model]\nname = "x"', "model must be text in quotes", 'model = "..."'),
+        ('questions = "arithmetic"\nprobe = "before"', "PATH: There is no time to probe called 'before'.", "on-the-way"),
+        ('questions = "arithmetic"\nclose_think = "neve"', "PATH: There is no close-think policy", "Did you mean 'never'?"),
+        ('questions = "arithmetic"\nseeds = 0', "PATH: seeds cannot be 0.", "1 or more"),
+        ('questions = "arithmetic"\nlimit = -1', "PATH: limit cannot be -1.", "1 or more"),
+        ('questions = "arithmetic"\nwritten_tokens = -1', "PATH: written_tokens cannot be -1.", "0 or more"),
+        ('questions = "arithmetic"\ntokens_per_second = 0', "PATH: 0 tokens per second is no speed.", "1500"),
+        ('questions = "arithmetic"\nprefill_tokens_per_second = inf', "PATH: inf tokens per second is no speed.", "1500"),
+        ('questions = "arithmetik"', "There is no source of questions called 'arithmetik'.", "'arithmetic'"),
+    ],
+)
+@pytest.mark.parametrize("dry", [True, False])
+def test_a_bad_recipe_is_refused_by_name(text: str, said: str, hint: str, dry: bool, tmp_path: Path) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(text)
+    code, out, err = cgr("run", path, "--out", tmp_path / "run", *(["--dry-run"] if dry else []))
+    assert (code, out) == (2, "")
+    complaint, advice = err.splitlines()
+    assert complaint.startswith("error: ")
+    assert said.replace("PATH", str(path)) in complaint
+    assert advice.startswith("hint:  ")
+    assert hint in advice
+    assert not (tmp_path / "run").exists()
+
+
+def test_files_that_are_no_recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cgr("run", "nothing.toml")[::2] == (
+        2,
+        "error: There is no recipe 'nothing.toml'.\nhint:  Give a .toml file; docs/recipes.md says what goes into it.\n",
+    )
+    Path("recipes").mkdir()
+    assert cgr("run", "recipes")[::2] == (
+        2,
+        "error: recipes cannot be read: Is a directory.\nhint:  Give the file of a recipe.\n",
+    )
+    Path("recipes/embedded.toml").write_text('questions = "arithmetic"\n')
+    for name in ("embedded", "embedded.toml"):
+        code, _, err = cgr("run", name)
+        assert (code, err.splitlines()[1]) == (2, "hint:  Did you mean 'recipes/embedded.toml'?")
+    assert "Did you mean 'recipes/embedded.toml'?" in cgr("run", "recipes/embeded.toml")[2]
+    Path("latin.toml").write_bytes('questions = "\xe9"'.encode("latin-1"))
+    assert "latin.toml is not TOML: it is not UTF-8." in cgr("run", "latin.toml")[2]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_server_that_is_not_there_is_said_before_anything_is_made(name: str, tmp_path: Path) -> None:
+    """The paper's recipes on other questions, since theirs are on the hub."""
+    path = tmp_path / f"{name}.toml"
+    text = (FOLDER / f"{name}.toml").read_text().replace("localhost:8000", "127.0.0.1:9")
+    path.write_text(text.replace('questions = "aime2025"', 'questions = "arithmetic"'))
+    code, _, err = cgr("run", path, "--out", tmp_path / "run")
+    assert code == 2
+    assert err.splitlines() == [
+        "error: There is no server at http://127.0.0.1:9: the connection failed (ConnectError).",
+        "hint:  Start it, or check --base-url and CGR_BASE_URL.",
+    ]
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_model_needs_no_server() -> None:
+    recipe = read_recipe(FOLDER / "phi-4-reasoning-plus.toml").with_model("embedded")
+    assert (recipe.model, recipe.base_url, recipe.server, recipe.sessions) == ("embedded", None, None, None)
+    assert (recipe.tokens_per_second, recipe.prefill_tokens_per_second) == (None, None)
+    assert (recipe.budget, recipe.seeds) == (32_000, 64)
+
+
+def test_a_speed_without_a_plan_is_refused() -> None:
+    code, _, err = cgr("run", FOLDER / "embedded.toml", "--tokens-per-second", "5")
+    assert (code, err.splitlines()[0]) == (2, "error: --tokens-per-second is for the plan.")
+
+
+# Carried out
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The embedded recipe with a smaller budget."""
+    path = tmp_path_factory.mktemp("recipes") / "embedded.toml"
+    text = (FOLDER / "embedded.toml").read_text()
+    assert text.count("budget = 1280\n") == text.count("interval = 32\n") == 1
+    path.write_text(text.replace("budget = 1280\n", "budget = 64\n").replace("interval = 32\n", "interval = 16\n"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def carried_out(small: Path) -> tuple[Path, dict[str, Any]]:
+    """The embedded recipe with 2 seeds, in a folder where a run was begun and killed before it was one."""
+    folder = small.parent / "run"
+    folder.mkdir()
+    (folder / "run.sqlite").touch()
+    done = command("run", str(small), "--seeds", "2", "--limit", "2", "--out", str(folder), "--json")
+    assert done.returncode == 0, done.stderr
+    return folder, json.loads(done.stdout)
+
+
+def test_the_embedded_recipe_thinks_probes_and_reports(small: Path, carried_out: tuple[Path, dict[str, Any]]) -> None:
+    folder, outcome = carried_out
+    plan = forecast(replace(read_recipe(small), seeds=2, limit=2))
+    thinking, probing = outcome["thinking"], outcome["probing"]
+    assert (thinking["traces"], thinking["new"], thinking["failed"]) == (plan.traces, plan.traces, 0)
+    assert (probing["traces"], probing["new"], probing["probe_set"]) == (plan.traces, plan.traces, "default")
+    assert 0 < thinking["thinking_tokens"] <= plan.thinking_tokens
+    assert 0 < probing["probes"] <= plan.probes
+    assert 0 < probing["probe_tokens"] <= plan.probe_tokens
+    with Store.open(folder) as store:
+        assert store.config.probe is False
+        assert all(probe.at % 16 == 0 for trace in store.recorded() for probe in trace.probes)
+    report = json.loads(Path(outcome["report"]).read_text())
+    assert [row["threshold"] for row in outcome["results"]] == [None, 0.96, 0.97, 0.98, 0.99]
+    assert outcome["results"][0]["accuracy"] == report["baseline"]["accuracy"]
+    assert outcome["results"][4]["saved_tokens"] == report["savings"][3]["total"]
+    assert Path(outcome["page"]) == folder / "report" / "index.html"
+    assert all(Path(outcome[name]).is_file() for name in ("report", "picture", "page"))
+
+
+def test_another_temperature_is_refused_before_a_model_is_loaded(
+    small: Path, carried_out: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    warmer = tmp_path / "warmer.toml"
+    warmer.write_text(small.read_text().replace("temperature = 0.6", "temperature = 1"))
+    code, _, err = cgr("run", warmer, "--seeds", "2", "--limit", "2", "--out", carried_out[0])
+    assert code == 2
+    assert "temperature is 0.6 there and 1.0 here" in err
+    assert "hint:" in err
+    assert "xllamacpp" not in modules_of("run", str(warmer), "--out", str(carried_out[0]))
+
+
+def test_a_report_that_somebody_changed_is_written_again(small: Path, carried_out: tuple[Path, dict[str, Any]]) -> None:
+    folder, outcome = carried_out
+    experiment = Experiment(replace(read_recipe(small), seeds=2, limit=2), folder)
+    numbers = Path(outcome["report"])
+    before = numbers.read_bytes()
+    numbers.write_bytes(before + b" ")
+    written = experiment.report()
+    assert numbers.read_bytes() == before
+    stamped = (folder / "report" / "made.json").stat().st_mtime_ns
+    assert experiment.report() == written
+    assert (folder / "report" / "made.json").stat().st_mtime_ns == stamped
+
+
+def test_probes_on_another_grid_are_not_taken_for_the_recipes(small: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    recipe = replace(read_recipe(small), seeds=1, limit=1)
+    experiment = Experiment(recipe, folder)
+    config = experiment.plan.config(ScriptedEngine([], lambda at, suffix: ()))
+    trace = RecordedTrace(experiment.plan.questions[0].id, 0, "1", 4, "end_of_thinking", 64, Probe(4, "1", 0.5, True))
+    with Store.create(
+        folder, replace(config, model="embedded", engine="llama.cpp", asking=Asking(max_answer_tokens=4))
+    ) as store:
+        store.add_questions(experiment.plan.questions)
+        name = store.add_probe_set(ProbeSet("interval", 8, store.config.asking, "embedded"), "default")
+        store.add_trace(trace, probe_set=name)
+    with pytest.raises(OtherConfiguration, match="interval is 8 there and 16 here"):
+        experiment.make(Progress(quiet=True), Progress(quiet=True))
+
+
+def test_where_every_question_fails_it_says_so_and_reports_nothing(tmp_path: Path) -> None:
+    questions, path = tmp_path / "q.jsonl", tmp_path / "long.toml"
+    questions.write_text(json.dumps({"id": "long", "text": "Find x. " * 2000, "gold": "1"}) + "\n")
+    path.write_text(f"questions = {json.dumps(str(questions))}\nseeds = 1\nbudget = 32\n")
+    done = command("run", str(path), "--out", str(tmp_path / "run"))
+    assert done.returncode == 1
+    assert "0 of 1 traces are in" in done.stdout
+    assert "failed: long (seed 0): The question takes" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "run" / "report").exists()

@@ -1,0 +1,459 @@
+"""The page in a real Chromium: its numbers are those of report.json, and it says in words what has no number."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cgr.lab.decide.columns import Checker, Columns
+from cgr.lab.decide.replay import replay
+from cgr.lab.report import numbers, page
+from cgr.lab.store.recorded import RecordedTrace, RunInfo
+from cgr.records import Probe
+from cgr.rules import make_rule
+from tests.lab.report import browser as chromium
+from tests.lab.report.browser import Browser, launched
+from tests.lab.runs import SIX_INFO, plausible, probe, six, trace
+
+THRESHOLDS, PENALTIES = numbers.THRESHOLDS, numbers.PENALTIES
+READ_ROWS = """[...document.querySelectorAll("#ID tbody tr")].map((row) => ({
+  ...row.dataset,
+  ...Object.fromEntries([...row.children].map((cell) => [cell.dataset.metric, cell.dataset.value ?? null])),
+}))"""
+NONSENSE = re.compile(r"NaN|undefined|Infinity|null|\[object")
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    binary = chromium.find()
+    if binary is None:
+        pytest.skip("no Chromium on the path: install the package `chromium` to test the page")
+    with launched(binary, tmp_path_factory.mktemp("profile")) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def as_usual(request: pytest.FixtureRequest) -> None:
+    """Each test begins with a desktop in daylight."""
+    if "tab" in request.fixturenames:
+        running: Browser = request.getfixturevalue("tab")
+        running.blank()
+        running.resize(1280, 800)
+        running.media()
+
+
+def told(traces: Sequence[RecordedTrace], info: RunInfo, thresholds: Sequence[float] = THRESHOLDS) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(numbers.report(Columns.of(traces, info), thresholds, PENALTIES).to_json())
+    return found
+
+
+def written(folder: Path, *runs: tuple[Sequence[RecordedTrace], RunInfo], thresholds: Sequence[float] = THRESHOLDS) -> Path:
+    return page.write(
+        folder, [(info, traces, told(traces, info, thresholds)) for traces, info in runs], thresholds, PENALTIES
+    )
+
+
+def rows(tab: Browser, table: str) -> list[dict[str, Any]]:
+    found: list[dict[str, str | None]] = tab.run(READ_ROWS.replace("ID", table))
+    return [{key: None if value is None else float(value) for key, value in row.items()} for row in found]
+
+
+def value(tab: Browser, metric: str) -> float:
+    return float(tab.run(f"document.querySelector('[data-metric=\"{metric}\"]').dataset.value"))
+
+
+def text(tab: Browser, selector: str = "body") -> str:
+    return str(tab.run(f"document.querySelector({json.dumps(selector)}).innerText"))
+
+
+def unfold(tab: Browser, selector: str) -> None:
+    """Open these, and wait for what is drawn then."""
+    tab.run(f"document.querySelectorAll({json.dumps(selector)}).forEach((one) => one.open = true)")
+    tab.run("new Promise((done) => setTimeout(done, 100))")
+
+
+def same(shown: dict[str, Any], wanted: dict[str, Any], names: Sequence[str]) -> None:
+    for name in names:
+        expected = wanted[name]
+        assert (shown[name] is None) == (expected is None), name
+        assert expected is None or shown[name] == pytest.approx(expected, rel=1e-9, abs=1e-9), (name, wanted["threshold"])
+
+
+def check_against(tab: Browser, report: dict[str, Any]) -> None:
+    """Every number that report.json and the page both have, at the threshold and penalties that the page shows."""
+    accuracy, savings = rows(tab, "accuracy-table"), rows(tab, "savings-table")
+    for shown, wanted in zip(accuracy, report["thresholds"], strict=True):
+        same(shown, wanted, ["threshold", "correct_mean", "accuracy", "diff_mean", "diff_points", "diff_relative"])
+        same(shown, wanted, ["equal", "better", "worse"])
+        assert [shown["ci_low"], shown["ci_high"]] == pytest.approx(wanted["ci95"])
+    for shown, wanted in zip(savings, report["savings"], strict=True):
+        same(shown, wanted, ["threshold", "total", "per_seed", "per_question", "probe_tokens", "net_total", "share"])
+        same(shown, wanted, ["net_share", "against_budget_total"])
+    assert value(tab, "baseline.correct_mean") == pytest.approx(report["baseline"]["correct_mean"])
+    assert value(tab, "baseline.accuracy") == pytest.approx(report["baseline"]["accuracy"])
+    assert value(tab, "plain.tokens_mean") == pytest.approx(report["baseline"]["thinking_tokens_mean"])
+
+
+def check_grade(tab: Browser, report: dict[str, Any], theta: float) -> None:
+    wanted_rows = [row for row in report["grade"] if row["threshold"] == theta]
+    for shown, wanted in zip(rows(tab, "grade-table"), wanted_rows, strict=True):
+        same(shown, wanted, ["penalty", "final", "baseline", "diff", "max", "step"])
+
+
+def check_certainty(tab: Browser, report: dict[str, Any], theta: float) -> None:
+    """Calibration, risk and spread of what is answered at this threshold."""
+    found = next(row["selective"] for row in report["selective"] if row["threshold"] == theta)
+    assert value(tab, "ece") == pytest.approx(found["ece"])
+    assert value(tab, "aurc") == pytest.approx(found["aurc"])
+    spread = {row["threshold"]: row["sd"] for row in report["spread"]}
+    assert value(tab, "plain.sd") == pytest.approx(spread[None])
+    assert value(tab, "guided.sd") == pytest.approx(spread[theta])
+
+
+def test_six_traces_come_to_their_known_numbers(tab: Browser, tmp_path: Path) -> None:
+    path = written(tmp_path, (six(), SIX_INFO))
+    known = {0.96: (2.5, 5300, 33, 1.5, 3000), 0.97: (2, 4500, 33, 0.5, 2000), 0.98: (2.5, 2500, 37, 0.5, 2000),
+             0.99: (2.5, 1500, 40, 0.5, 3000)}  # fmt: skip
+    for theta, (correct, saved, asked, best, step) in known.items():
+        tab.open(path, f"?theta={theta}&p=1")
+        accuracy = next(row for row in rows(tab, "accuracy-table") if row["threshold"] == theta)
+        savings = next(row for row in rows(tab, "savings-table") if row["threshold"] == theta)
+        grade = next(row for row in rows(tab, "grade-table") if row["penalty"] == 1)
+        assert (accuracy["correct_mean"], savings["total"], savings["probe_tokens"]) == (correct, saved, asked)
+        assert (grade["max"], grade["step"], grade["baseline"]) == (best, step, 1)
+        assert tab.errors() == []
+
+
+@pytest.mark.parametrize("seeds", [3, 8])
+def test_numbers_equal_the_report(tab: Browser, tmp_path: Path, seeds: int) -> None:
+    thresholds = (0.5, 0.8, 0.93, 0.97, 0.99, 0.999)
+    traces, info = plausible(30, seeds, budget=16000, interval=500, chance=seeds)
+    report = told(traces, info, thresholds)
+    path = written(tmp_path, (traces, info), thresholds=thresholds)
+    for theta in thresholds:
+        tab.open(path, f"#theta={theta}")
+        check_against(tab, report)
+        check_grade(tab, report, theta)
+        check_certainty(tab, report, theta)
+    assert tab.errors() == []
+
+
+def test_numbers_equal_the_report_where_traces_and_golds_are_missing(tab: Browser, tmp_path: Path) -> None:
+    traces, info = plausible(12, 4, chance=5)
+    ragged = [replace(one, gold=None) if one.question_id == "q03" else one for one in traces[:-5]]
+    report = told(ragged, info)
+    tab.open(written(tmp_path, (ragged, info)))
+    check_against(tab, report)
+    check_grade(tab, report, 0.99)
+    assert len(report["notes"]) >= 2
+    assert text(tab, "#notes").splitlines() == report["notes"]
+
+
+def test_the_budget_sweep_equals_the_report(tab: Browser, tmp_path: Path) -> None:
+    traces, info = plausible(20, 4, chance=2)
+    tab.open(written(tmp_path, (traces, info)))
+    unfold(tab, "#sweep")
+    for shown, wanted in zip(rows(tab, "sweep-table"), told(traces, info)["budget_sweep"], strict=True):
+        assert shown["budget"] == wanted["budget"]
+        assert shown["plain_accuracy"] == pytest.approx(wanted["accuracy"])
+        assert shown["plain_tokens"] == pytest.approx(wanted["thinking_tokens_mean"])
+
+
+@pytest.mark.parametrize("budget", [1000, 2000, 5000, 8000])
+@pytest.mark.parametrize("theta", [0.9, 0.99])
+def test_a_smaller_budget_is_a_rerun_of_the_loop(tab: Browser, tmp_path: Path, theta: float, budget: int) -> None:
+    traces, info = plausible(10, 3, chance=9)
+    tab.open(written(tmp_path, (traces, info)), f"#theta={theta}&t={budget}")
+    checker, rule = Checker(), make_rule("cgr", threshold=theta, interval=info.interval)
+    made = [(one, replay(rule, one, budget=budget)) for one in traces]
+    right = [checker.right(decision.answer, decision.closed, one.gold, one.format) for one, decision in made]
+    assert value(tab, "guided.accuracy") == pytest.approx(sum(right) / len(right))
+    assert value(tab, "guided.tokens_mean") == pytest.approx(sum(d.thinking_tokens for _, d in made) / len(made))
+    spent = next(row for row in rows(tab, "savings-table") if row["threshold"] == theta)["probe_tokens"]
+    assert spent == sum(decision.probe_tokens for _, decision in made)
+
+
+def test_moving_the_controls_recomputes(tab: Browser, tmp_path: Path) -> None:
+    traces, info = plausible(10, 4, chance=1)
+    report = told(traces, info)
+    tab.open(written(tmp_path, (traces, info)))
+    before = value(tab, "headline.share")
+    assert before == pytest.approx(next(row["share"] for row in report["savings"] if row["threshold"] == 0.99))
+    tab.set("#theta-slide", "0")
+    assert tab.run("document.querySelector('#theta').value") == "0.5"
+    assert value(tab, "headline.share") > before
+    tab.set("#theta", "0.96")
+    check_grade(tab, report, 0.96)
+    tab.set("#penalty", "2")
+    assert [row["penalty"] for row in rows(tab, "grade-table")] == [0, 0.25, 0.5, 1, 2]
+    tab.set("#budget", "2")
+    assert tab.run("document.querySelector('#budget-text').textContent") == "3,000"
+    assert value(tab, "plain.tokens_mean") <= 3000
+    tab.set("#abstain", True)
+    assert value(tab, "guided.coverage") < 1
+    assert value(tab, "guided.selective") >= value(tab, "guided.accuracy")
+    tab.run("new Promise((done) => setTimeout(done, 400))")
+    assert tab.run("location.hash") == "#theta=0.96&p=2&t=3000&abstain=1"
+    assert tab.errors() == []
+
+
+def test_between_the_thresholds_of_the_report_the_interval_is_the_pages_own(tab: Browser, tmp_path: Path) -> None:
+    traces, info = plausible(20, 4, chance=1)
+    low, high = told(traces, info, [0.95])["thresholds"][0]["ci95"]
+    tab.open(written(tmp_path, (traces, info)), "#theta=0.95")
+    row = next(row for row in rows(tab, "accuracy-table") if row["threshold"] == 0.95)
+    assert low < high
+    assert [row["ci_low"], row["ci_high"]] == pytest.approx([low, high], abs=0.1 * (high - low))
+
+
+def test_half_typed_numbers_change_nothing(tab: Browser, tmp_path: Path) -> None:
+    tab.open(written(tmp_path, (six(), SIX_INFO)))
+    story = text(tab, "#headline")
+    for nonsense in ("", "7", "-1"):
+        tab.set("#theta", nonsense)
+        assert text(tab, "#headline") == story
+
+
+def test_abstaining_answers_only_what_is_sure(tab: Browser, tmp_path: Path) -> None:
+    """At 0.99 three of the six are sure: two by a probe, one at its natural end, and that one is wrong."""
+    tab.open(written(tmp_path, (six(), SIX_INFO)), "?theta=.99&abstain=1")
+    assert value(tab, "guided.coverage") == pytest.approx(3 / 6)
+    assert value(tab, "guided.accuracy") == pytest.approx(2 / 6)
+    assert value(tab, "guided.selective") == pytest.approx(2 / 3)
+
+
+def test_several_runs_side_by_side(tab: Browser, tmp_path: Path) -> None:
+    first, second = plausible(5, 3, name="alpha"), plausible(6, 2, chance=4, budget=12000, name="beta <b>")
+    tab.open(written(tmp_path, first, second), "#run=alpha")
+    shown = "Array.from(document.querySelectorAll('[data-run]'), (row) => [row.dataset.run, row.children[4].dataset.value])"
+    shares = {"alpha": told(*first), "beta <b>": told(*second)}
+    for name, share in tab.run(shown):
+        wanted = next(row["share"] for row in shares[name]["savings"] if row["threshold"] == 0.99)
+        assert float(share) == pytest.approx(wanted)
+    tab.set("#run", "1")
+    check_against(tab, told(*second))
+    assert text(tab, "#budget-text") == "12,000"
+    assert tab.errors() == []
+
+
+def always(answer: str, gold: str | None, certainty: float, seeds: int = 2, questions: int = 3) -> list[RecordedTrace]:
+    return [
+        trace(f"q{question}", seed, gold, 3000, "end_of_thinking", (answer, 0.9), [(1000, answer, (certainty,), True)])
+        for question in range(questions)
+        for seed in range(seeds)
+    ]
+
+
+def unprobed() -> list[RecordedTrace]:
+    return [replace(one, probes=(), thinking_tokens=500) for one in always("7", "7", 0.5)]
+
+
+def mixed() -> list[RecordedTrace]:
+    return [one for one in six() if one.seed == 0]
+
+
+@pytest.mark.parametrize(
+    ("traces", "sentence"),
+    [
+        pytest.param(always("7", None, 0.999), "No question has a known answer", id="no golds"),
+        pytest.param(always("7", None, 0.3), "No question has a known answer", id="no golds, never fired"),
+        pytest.param(always("7", "7", 0.3), "nothing stopped early", id="never fired"),
+        pytest.param(always("7", "7", 0.999), "every answer is right", id="all right"),
+        pytest.param(always("7", "8", 0.999), "leaves accuracy where it was", id="all wrong"),
+        pytest.param(mixed(), "There is one seed", id="one seed"),
+        pytest.param(always("7", "7", 0.3, 1, 1), "There is one seed", id="one trace"),
+        pytest.param(always("7", "8", 0.999, 2, 1), "from a single question no interval", id="one question"),
+        pytest.param(unprobed(), "No probe of this run closed its answer", id="no probes"),
+    ],
+)
+def test_what_has_no_number_is_said_in_words(
+    tab: Browser, tmp_path: Path, traces: Sequence[RecordedTrace], sentence: str
+) -> None:
+    path = written(tmp_path, (traces, SIX_INFO))
+    for address in ("", "#theta=0&t=1000", "#theta=1&t=2000&abstain=1"):
+        tab.open(path, address + ("&" if address else "#") + f"open={traces[0].question_id}")
+        unfold(tab, "#sweep")
+        markup = tab.run("document.querySelector('main').innerHTML + document.querySelector('h1').innerHTML")
+        assert not NONSENSE.search(markup), NONSENSE.findall(markup)
+        assert tab.errors() == []
+    tab.open(path)
+    assert sentence in text(tab)
+
+
+def test_a_page_without_traces_says_so(tab: Browser, tmp_path: Path) -> None:
+    tab.open(page.write(tmp_path, [(SIX_INFO, [], {})], THRESHOLDS, PENALTIES))
+    assert text(tab, "h1") == "There are no traces here yet."
+    assert tab.errors() == []
+
+
+HOSTILE = (
+    "</script><script>window.broken = 1</script><!-- <img src=x onerror='window.broken = 2'> \u2028 {{ data }} & \udc80 𝟚"
+)
+
+
+def hostile() -> list[RecordedTrace]:
+    def tainted(one: Probe) -> Probe:
+        return replace(one, answer=HOSTILE)
+
+    return [
+        replace(one, question=HOSTILE, text=HOSTILE * 4, written=HOSTILE, final=tainted(one.final),
+                question_id=one.question_id + HOSTILE, probes=tuple(map(tainted, one.probes)))
+        for one in six()
+    ]  # fmt: skip
+
+
+def test_text_stays_text(tab: Browser, tmp_path: Path) -> None:
+    info = replace(SIX_INFO, name=HOSTILE, model=HOSTILE)
+    tab.open(written(tmp_path, (hostile(), info)), "#theta=0.97")
+    unfold(tab, ".question")
+    unfold(tab, ".reader")
+    assert tab.run("window.broken ?? null") is None
+    assert "</script><script>window.broken = 1</script><!-- <img src=x" in text(tab, ".text")
+    assert "𝟚" in text(tab, ".text")
+    assert tab.errors() == []
+
+
+def test_a_question_opens_to_its_traces(tab: Browser, tmp_path: Path) -> None:
+    thinking = "".join(f"step {number}. " for number in range(400))
+    traces = [replace(one, text=thinking, written="I say 70") for one in six()]
+    tab.open(written(tmp_path, (traces, SIX_INFO)), "#theta=0.98&open=a")
+    unfold(tab, ".reader")
+    first, second = "[data-question=a] [data-seed='0']", "[data-question=a] [data-seed='1']"
+    assert "stopped at 2,000 of 3,500 tokens" in text(tab, first)
+    assert "1,500 saved" in text(tab, first)
+    assert "not sure before its thinking ended" in text(tab, second)
+    marks = tab.run(f'Array.from(document.querySelectorAll("{first} .probe"), (mark) => mark.textContent)')
+    assert [mark.split(" · ")[0] for mark in marks] == ["1,000", "2,000", "3,000"]
+    read = tab.run(f'document.querySelector("{first} .text").firstChild.textContent')
+    assert len(read) == pytest.approx(len(thinking) * 1000 / 3500, abs=20)
+    whole = tab.run(f"""[...document.querySelectorAll("{first} .text")].map((one) => {{
+      const copy = one.cloneNode(true);
+      copy.querySelectorAll(".probe, .stop-here").forEach((mark) => mark.remove());
+      return copy.textContent;
+    }})""")
+    assert whole == [thinking, "I say 70"]
+    assert tab.run(f'document.querySelector("{first} .unread").textContent.length') > len(thinking) / 3
+    assert tab.run(f'document.querySelectorAll("{first} svg .dot").length') == 3
+
+
+def test_questions_can_be_found_and_ordered(tab: Browser, tmp_path: Path) -> None:
+    tab.open(written(tmp_path, (six(), SIX_INFO)))
+    listed = "[...document.querySelectorAll('.question')].map((one) => one.dataset.question)"
+    assert tab.run(listed) == ["b", "a", "c"]
+    tab.set("#order", "unsaved")
+    assert tab.run(listed) == ["c", "a", "b"]
+    tab.set("#find", "588")
+    assert tab.run(listed) == ["b"]
+    tab.set("#find", "nowhere")
+    assert text(tab, "#found") == "No question matches."
+
+
+def test_many_questions_are_shown_on_demand(tab: Browser, tmp_path: Path) -> None:
+    tab.open(written(tmp_path, plausible(130, 1)))
+    count = "document.querySelectorAll('.question').length"
+    assert tab.run(count) == 100
+    tab.run("document.querySelector('#more').click()")
+    assert tab.run(count) == 130
+
+
+def test_long_texts_are_left_out_and_it_is_said(tab: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "TEXT_LIMIT", 10)
+    path = written(tmp_path, ([replace(one, text="so it goes on") for one in six()], SIX_INFO))
+    assert "so it goes on" not in path.read_text("utf-8")
+    tab.open(path, "#open=a")
+    assert "The thinking itself is left out" in text(tab, "[data-question=a]")
+    assert tab.run("document.querySelectorAll('.reader').length") == 0
+
+
+def test_probes_that_were_cut_short_are_named(tab: Browser, tmp_path: Path) -> None:
+    traces = [*six()[1:], replace(six()[0], probes=(probe(1000, "1", (0.7,), closed=False, bound=True),))]
+    path = written(tmp_path, (traces, SIX_INFO))
+    tab.open(path, "#theta=0.6")
+    assert "at or below 0.7 these numbers are not decided" in text(tab, "#notes")
+    tab.open(path, "#theta=0.8")
+    assert "not decided" not in text(tab, "#notes")
+
+
+def test_nothing_is_fetched(tab: Browser, tmp_path: Path) -> None:
+    path = written(tmp_path, (six(), SIX_INFO))
+    tab.open(path)
+    assert [url for url in tab.requests() if not url.startswith("data:")] == [path.as_uri()]
+    assert "default-src 'none'" in path.read_text("utf-8")
+
+
+@pytest.mark.parametrize("width", [320, 360, 768, 1280])
+def test_it_fits_the_screen(tab: Browser, tmp_path: Path, width: int) -> None:
+    tab.resize(width, 740)
+    traces = [replace(one, text="word " * 300, question="What? " * 60) for one in plausible(4, 12)[0]]
+    tab.open(written(tmp_path, (traces, plausible()[1])), "#open=q01")
+    unfold(tab, "#sweep, .reader")
+    assert tab.run("document.querySelectorAll('.probe').length") > 0
+    assert tab.run("document.documentElement.scrollWidth") <= width
+    small = "[...document.querySelectorAll('svg.chart')].filter((one) => one.getBoundingClientRect().width < 200).length"
+    assert tab.run(small) == 0
+
+
+CONTRAST = """(() => {
+  const probe = document.body.appendChild(document.createElement("i"));
+  const light = (name) => {
+    probe.style.color = `var(--${name})`;
+    const parts = getComputedStyle(probe).color.match(/[\\d.]+/g).slice(0, 3).map((n) => n / 255);
+    const [r, g, b] = parts.map((n) => (n <= 0.04045 ? n / 12.92 : ((n + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const paper = light("paper");
+  const ratio = (name) => (Math.max(light(name), paper) + 0.05) / (Math.min(light(name), paper) + 0.05);
+  return Object.fromEntries(["ink", "quiet", "accent", "right", "wrong"].map((name) => [name, ratio(name)]));
+})()"""
+BRIGHT = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0] > 128"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark_can_both_be_read(tab: Browser, tmp_path: Path, scheme: str) -> None:
+    tab.media("", scheme)
+    tab.open(written(tmp_path, (six(), SIX_INFO)))
+    assert tab.run(BRIGHT) == (scheme == "light")
+    assert all(ratio >= 4.5 for ratio in tab.run(CONTRAST).values())
+    tab.run("document.querySelector('#theme').click()")
+    assert tab.run(BRIGHT) == (scheme == "dark")
+    assert all(ratio >= 4.5 for ratio in tab.run(CONTRAST).values())
+
+
+def test_on_paper(tab: Browser, tmp_path: Path) -> None:
+    """No controls, ink on white, the settings in words."""
+    tab.media("print", "dark")
+    tab.open(written(tmp_path, (six(), SIX_INFO)), "#theme=dark&theta=0.97")
+    assert tab.run("getComputedStyle(document.querySelector('#controls')).display") == "none"
+    assert tab.run("getComputedStyle(document.documentElement).colorScheme") == "light"
+    assert text(tab, "#settings") == "As set: θ = 0.97, penalty 0.5, budget 4,000."
+    assert tab.pdf().startswith(b"%PDF")
+
+
+UNNAMED = """[...document.querySelectorAll("input, select, button, [tabindex='0'], svg[role=img]")].filter((one) =>
+  !(one.labels?.length || one.getAttribute("aria-label") || one.textContent.trim())).map((one) => one.outerHTML)"""
+
+
+def test_everything_has_a_name_and_numbers_are_spoken(tab: Browser, tmp_path: Path) -> None:
+    tab.open(written(tmp_path, (six(), SIX_INFO)), "#open=a")
+    assert tab.run(UNNAMED) == []
+    tab.set("#theta", "0.96")
+    tab.run("new Promise((done) => setTimeout(done, 700))")
+    assert tab.run("document.querySelector('[aria-live]').textContent") == text(tab, "#headline")
+    assert "0.96" in text(tab, "#headline")
+
+
+def test_figures_can_be_read_with_the_keyboard(tab: Browser, tmp_path: Path) -> None:
+    tab.open(written(tmp_path, (six(), SIX_INFO)))
+    press = """(() => {
+      const chart = document.querySelector("#cumulative svg");
+      chart.focus();
+      for (let i = 0; i < 2; i++) chart.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
+      return document.querySelector("#cumulative .reading").textContent;
+    })()"""
+    assert tab.run(press) == "By 2,000 tokens: 1.0 right, 0.0 wrong"

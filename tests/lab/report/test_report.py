@@ -1,0 +1,453 @@
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cgr.cli.main import run
+from cgr.errors import NotRecorded, UsageError
+from cgr.lab.decide.columns import Columns
+from cgr.lab.output.table import Head, Table
+from cgr.lab.report import default_folder, load, numbers, tables, write_report
+from cgr.lab.report import terminal as summary
+from cgr.lab.report.result import Report, labels
+from cgr.lab.store.recorded import RecordedTrace, RunInfo
+from cgr.records import Probe
+from tests.lab.runs import SIX_INFO, plausible, six, trace
+
+EXPECTED: dict[str, Any] = {
+    "baseline": {"correct_mean": 2.0, "accuracy": 0.666667},
+    "thresholds": [
+        dict(zip(("threshold", "correct_mean", "accuracy", "diff_mean", "diff_points", "diff_relative", "equal", "better",
+                  "worse"), row, strict=True))
+        for row in (
+            (0.96, 2.5, 0.833333, 0.5, 16.666667, 0.25, 0, 1, 1),
+            (0.97, 2.0, 0.666667, 0.0, 0.0, 0.0, 0, 1, 1),
+            (0.98, 2.5, 0.833333, 0.5, 16.666667, 0.25, 1, 1, 0),
+            (0.99, 2.5, 0.833333, 0.5, 16.666667, 0.25, 1, 1, 0),
+        )
+    ],
+    "savings": [
+        dict(zip(("threshold", "total", "per_seed", "per_question", "probe_tokens", "net_total", "share",
+                  "against_budget_total"), row, strict=True))
+        for row in (
+            (0.96, 5300, 2650.0, 883.333333, 33, 5267, 0.32716, 13100),
+            (0.97, 4500, 2250.0, 750.0, 33, 4467, 0.277778, 12300),
+            (0.98, 2500, 1250.0, 416.666667, 37, 2463, 0.154321, 10300),
+            (0.99, 1500, 750.0, 250.0, 40, 1460, 0.092593, 9300),
+        )
+    ],
+    "grade": [
+        dict(zip(("threshold", "penalty", "final", "baseline", "diff", "max", "step"), row, strict=True))
+        for row in (
+            (0.96, 0, 2.0, 2.0, 0.0, 2.0, 3000),
+            (0.96, 0.25, 1.875, 1.75, 0.125, 1.875, 3000),
+            (0.96, 0.5, 1.75, 1.5, 0.25, 1.75, 3000),
+            (0.96, 1.0, 1.5, 1.0, 0.5, 1.5, 3000),
+            (0.97, 0, 1.5, 2.0, -0.5, 1.5, 3000),
+            (0.97, 0.25, 1.25, 1.75, -0.5, 1.25, 3000),
+            (0.97, 0.5, 1.0, 1.5, -0.5, 1.0, 3000),
+            (0.97, 1.0, 0.5, 1.0, -0.5, 0.5, 2000),
+            (0.98, 0, 1.0, 2.0, -1.0, 1.0, 3000),
+            (0.98, 0.25, 0.875, 1.75, -0.875, 0.875, 3000),
+            (0.98, 0.5, 0.75, 1.5, -0.75, 0.75, 3000),
+            (0.98, 1.0, 0.5, 1.0, -0.5, 0.5, 2000),
+            (0.99, 0, 1.0, 2.0, -1.0, 1.0, 3000),
+            (0.99, 0.25, 0.875, 1.75, -0.875, 0.875, 3000),
+            (0.99, 0.5, 0.75, 1.5, -0.75, 0.75, 3000),
+            (0.99, 1.0, 0.5, 1.0, -0.5, 0.5, 3000),
+        )
+    ],
+}  # fmt: skip
+
+
+def assert_holds(found: Any, expected: Any, place: str = "report") -> None:
+    """Everything that is expected is there, to six digits; what is there besides is not looked at."""
+    if isinstance(expected, dict):
+        for name, value in expected.items():
+            assert_holds(found[name], value, f"{place}.{name}")
+    elif isinstance(expected, list):
+        assert len(found) == len(expected), place
+        for number, value in enumerate(expected):
+            assert_holds(found[number], value, f"{place}[{number}]")
+    else:
+        assert found == pytest.approx(expected, abs=1e-6), place
+
+
+def scored(traces: list[RecordedTrace], info: RunInfo = SIX_INFO, **options: Any) -> Report:
+    return numbers.report(Columns.of(traces, info), **options)
+
+
+def line(one: RecordedTrace) -> dict[str, Any]:
+    """A trace as anybody would write it down."""
+    return {
+        "question_id": one.question_id,
+        "seed": one.seed,
+        "gold": one.gold,
+        "thinking_tokens": one.thinking_tokens,
+        "ended": one.ended,
+        "budget": one.budget,
+        "final_answer": one.final.answer,
+        "final_certainty": one.final.certainty,
+        "probes": [
+            {"at": p.at, "answer": p.answer, "probabilities": list(p.probabilities), "closed": p.closed} for p in one.probes
+        ],
+    }
+
+
+def written(path: Path, traces: list[RecordedTrace]) -> Path:
+    path.write_text("".join(json.dumps(line(one)) + "\n" for one in traces), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def six_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The six traces, imported and reported."""
+    folder = tmp_path_factory.mktemp("runs")
+    file = written(folder / "six.jsonl", six())
+    assert run(["import", str(file), str(folder / "six")]) == 0
+    with (folder / "said").open("w", encoding="utf-8") as said, redirect_stdout(said):
+        assert run(["report", str(folder / "six")]) == 0
+    return folder / "six"
+
+
+# The worked example
+
+
+def test_six_traces_come_to_what_they_must() -> None:
+    assert_holds(scored(six()).to_dict(), EXPECTED)
+
+
+def test_six_traces_imported_and_reported_come_to_the_same(six_run: Path) -> None:
+    found = json.loads((six_run / "report" / "report.json").read_text(encoding="utf-8"))
+    assert_holds(found, EXPECTED)
+    assert found["schema"] == 1
+    assert len(found["thresholds"][0]["ci95"]) == 2
+    assert found["notes"] == []
+
+
+def test_a_report_has_a_page_tables_and_figures(six_run: Path) -> None:
+    folder = six_run / "report"
+    assert "<html" in (folder / "index.html").read_text(encoding="utf-8")
+    names = {path.name for path in (folder / "tables").iterdir()}
+    made = [*(make.__name__ for make in tables.TABLES), "compare", "compare_winners", "compare_sweep"]
+    assert names == {f"{name}.{ending}" for name in made for ending in ("csv", "md", "tex")}
+    assert {path.suffix for path in (folder / "figures").iterdir()} == {".png", ".svg", ".md"}
+
+
+def test_the_budget_sweep_and_the_spread_of_the_six() -> None:
+    report = scored(six())
+    assert [(row.budget, row.correct_mean) for row in report.budget_sweep] == [(1000, 2), (2000, 2), (3000, 2.5), (4000, 2)]
+    assert [row.thinking_tokens_mean for row in report.budget_sweep] == [5900 / 6, 10700 / 6, 13700 / 6, 2700]
+    assert [row.ended_by_themselves for row in report.budget_sweep] == [1 / 6, 2 / 6, 3 / 6, 4 / 6]
+    assert [row.threshold for row in report.spread] == [None, 0.96, 0.97, 0.98, 0.99]
+    assert [row.low for row in report.spread] == pytest.approx([1 / 3, 2 / 3, 2 / 3, 2 / 3, 2 / 3])
+    assert [row.high for row in report.spread] == pytest.approx([1, 1, 2 / 3, 1, 1])
+    assert [row.sd for row in report.spread] == pytest.approx(
+        [2 / 3 / 2**0.5, *(gap / 2**0.5 for gap in (1 / 3, 0, 1 / 3, 1 / 3))]
+    )
+
+
+def test_grade_without_abstention_and_at_the_budget() -> None:
+    row = next(row for row in scored(six()).grade if (row.threshold, row.penalty) == (0.96, 1))
+    assert row.answering == 2  # five right and one wrong over two seeds
+    assert row.at_budget == 1.5  # the sixth was not sure, and says nothing
+    assert row.over_budget == (0.5, 1.0, 1.5)
+
+
+def test_what_the_model_wrote_is_reported_beside() -> None:
+    report = scored([replace(one, written="So \\boxed{70}.") if one.question_id == "a" else one for one in six()])
+    assert report.written is not None
+    assert (report.written.count, report.written.accuracy, report.written.decoded_accuracy) == (2, 1.0, 0.5)
+    assert_holds(report.to_dict(), EXPECTED)
+    assert any("wrote its own answer" in note for note in report.notes)
+
+
+# Runs that are not as they should be
+
+
+def no_golds() -> list[RecordedTrace]:
+    return [replace(one, gold=None) for one in six()]
+
+
+def no_probes() -> list[RecordedTrace]:
+    return [replace(one, probes=()) for one in six()]
+
+
+def one_seed() -> list[RecordedTrace]:
+    return six()[:3]
+
+
+def all_right() -> list[RecordedTrace]:
+    def same(probe: Probe) -> Probe:
+        return replace(probe, answer="7", closed=True)
+
+    return [replace(one, gold="7", final=same(one.final), probes=tuple(map(same, one.probes))) for one in six()]
+
+
+def never_sure() -> list[RecordedTrace]:
+    return [replace(one, probes=tuple(replace(p, certainty=0.1) for p in one.probes)) for one in six()]
+
+
+def uneven() -> list[RecordedTrace]:
+    return [replace(one, probes=one.probes[:1]) if one.seed else one for one in six()]
+
+
+def cut_short() -> list[RecordedTrace]:
+    first = six()[0]
+    return [replace(first, probes=(replace(first.probes[0], closed=False, bound=True), *first.probes[1:])), *six()[1:]]
+
+
+def nothing_right() -> list[RecordedTrace]:
+    return [replace(one, gold="999") for one in six()]
+
+
+def one_missing() -> list[RecordedTrace]:
+    return six()[:-1]
+
+
+def one_without_gold() -> list[RecordedTrace]:
+    return [replace(one, gold=None) if one.question_id == "c" else one for one in six()]
+
+
+def other_budgets() -> list[RecordedTrace]:
+    return [*six(), trace("c", 2, "16", 900, "end_of_thinking", ("16", 0.9), budget=2000)]
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (no_golds, "No question has a known answer"),
+        (no_probes, "No probe was recorded"),
+        (one_seed, "There is one seed"),
+        (all_right, "Every answer is right with the rule and without it"),
+        (never_sure, "The rule never fired"),
+        (uneven, "not all probed at the same places: 2 of 4 budgets"),
+        (cut_short, "1 probe was cut short"),
+        (nothing_right, "The baseline answers nothing right"),
+        (one_missing, "1 trace of 6 is missing"),
+        (one_without_gold, "1 of 3 questions has no known answer"),
+        (other_budgets, "different budgets, from 2,000 to 4,000"),
+    ],
+)
+def test_what_is_odd_is_said_in_words_and_never_as_a_number(
+    make: Callable[[], list[RecordedTrace]], words: str, tmp_path: Path
+) -> None:
+    report = scored(make())
+    assert any(words in note for note in report.notes), report.notes
+    text = json.dumps(report.to_dict(), allow_nan=False)
+    assert Report.from_json(text) == report
+    for path in tables.write(report, tmp_path):
+        assert "nan" not in path.read_text(encoding="utf-8").lower()
+    assert all(len(line) <= 80 or line.startswith("Note") for line in summary.lines(report))
+
+
+def test_an_ordinary_run_needs_no_words() -> None:
+    assert scored(*plausible(4, 3)).notes == ()
+
+
+def test_without_golds_tokens_still_count() -> None:
+    report = scored(no_golds())
+    assert report.baseline.accuracy is None
+    assert report.thresholds[0].ci95 is None
+    assert report.grade[0].final is None
+    assert report.grade[0].over_budget == ()
+    assert [row.total for row in report.savings] == [5300, 4500, 2500, 1500]
+
+
+def test_some_thresholds_may_never_fire() -> None:
+    report = scored(six(), thresholds=(0.96, 0.9999, 1.0))
+    assert "At 0.9999 and 1 the rule never fired: all is as in the baseline there." in report.notes
+    assert [row.fired for row in report.thresholds] == [5, 0, 0]
+
+
+def test_a_threshold_that_the_recording_cannot_decide_is_an_error_and_left_out_of_the_trade_off() -> None:
+    first = replace(six()[0].probes[0], closed=False, bound=True)
+    traces = [replace(six()[0], probes=(first, *six()[0].probes[1:]))]
+    assert scored(traces).trade_off[0].threshold == 0.5
+    assert first.certainty == 0.41
+    with pytest.raises(NotRecorded, match=r"certainty is at most 0\.41"):
+        scored(traces, thresholds=(0.4,))
+
+
+def test_a_budget_of_one_interval_has_no_steps() -> None:
+    report = scored(*plausible(2, 2, budget=500, interval=1000))
+    assert report.steps == ()
+    assert report.grade[0].max is None
+    assert [row.budget for row in report.budget_sweep] == [500]
+
+
+# Options
+
+
+def test_thresholds_and_penalties_come_once_and_in_order() -> None:
+    report = scored(six(), thresholds=(0.97, 0.9, 0.97), penalties=(1, 0))
+    assert [row.threshold for row in report.thresholds] == [0.9, 0.97]
+    assert [row.penalty for row in report.grade] == [0, 1, 0, 1]
+    assert report.shown == 0.97
+    assert scored(six()).shown == 0.99
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"thresholds": ()}, "needs a threshold"),
+        ({"thresholds": (1.5,)}, "1.5 is not a certainty"),
+        ({"thresholds": (math.nan,)}, "nan is not a certainty"),
+        ({"penalties": (-1,)}, "-1 is not one"),
+        ({"penalties": (math.inf,)}, "inf is not one"),
+    ],
+)
+def test_what_cannot_be_is_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        scored(six(), **options)
+
+
+def test_the_earliest_best_step_forgives_rounding() -> None:
+    assert numbers.earliest_best(np.array([0.0, 0.1 + 0.2, 0.3])) == 1
+    assert numbers.earliest_best(np.array([0.3, 0.1 + 0.2])) == 0
+
+
+# Tables
+
+
+def test_tables_say_the_same_in_three_ways(six_run: Path) -> None:
+    folder = six_run / "report" / "tables"
+    with (folder / "thresholds.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["accuracy"]) for row in rows] == pytest.approx([5 / 6, 4 / 6, 5 / 6, 5 / 6])
+    assert {"ci95_low", "ci95_high", "ci95_seeds_low", "diff_points", "diff_relative"} <= rows[0].keys()
+    markdown = (folder / "thresholds.md").read_text(encoding="utf-8")
+    assert "| 0.96 | 2.50 | 83.33% | +0.50 | [0.00, +1.50] | +16.67 | +25.00% | 0 | 1 | 1 |" in markdown
+    latex = (folder / "thresholds.tex").read_text(encoding="utf-8")
+    assert r"0.96 & 2.50 & 83.33\% & +0.50 & [0.00, +1.50] & +16.67 & +25.00\% & 0 & 1 & 1 &" in latex
+    for word in (r"\toprule", r"\midrule", r"\bottomrule", r"$\theta$"):
+        assert word in latex
+    grade = (folder / "grade.tex").read_text(encoding="utf-8")
+    assert r"0.97 & 1.00 & 0.50 & 1.00 & $-$0.50 & $-$16.67 & 0.50 & 2,000" in grade
+
+
+def test_runs_are_called_by_their_model_where_that_tells_them_apart() -> None:
+    info = SIX_INFO
+    first, second = scored(six(), info), scored(six(), replace(info, name="more", model="larger"))
+    assert labels([first, second]) == ("worked example", "larger")
+    assert labels([first, replace(first, run=replace(info, name="again"))]) == ("six", "again")
+
+
+def test_names_cannot_break_a_table() -> None:
+    table = Table("t", "50% of_all", (Head("a", "A|B"), Head("n", "N & M", ".1f")), (("x|y_z\\", None),))
+    assert "| x\\|y_z\\ | – |" in table.markdown()
+    assert r"x|y\_z\textbackslash{} & -- \\" in table.latex()
+    assert r"\caption{50\% of\_all}" in table.latex()
+    assert table.csv() == "a,n\nx|y_z\\,\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.001, "0.00"), (-0.001, "0.00"), (-1.5, "−1.50"), (2, "+2.00"), (None, "–"), ((-1, 1), "[−1.00, +1.00]")],
+)
+def test_numbers_as_they_are_written(value: Any, text: str) -> None:
+    assert Head("d", "Diff.", "+.2f").text(value) == text
+
+
+# The command
+
+
+def test_a_file_of_traces_is_reported_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = written(tmp_path / "six.jsonl", six())
+    assert run(["report", str(file), "--thresholds", "0.9,0.97", "--penalties", "0 2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["threshold"] for row in found["thresholds"]] == [0.9, 0.97]
+    assert {row["penalty"] for row in found["grade"]} == {0, 2}
+    assert (tmp_path / "six-report" / "report.json").is_file()
+
+
+def test_the_summary_says_the_numbers_and_the_path(six_run: Path) -> None:
+    out = (six_run.parent / "said").read_text(encoding="utf-8")
+    assert "six: imported, 3 questions × 2 seeds" in out
+    assert "    0.96   2.50  83.3%  +0.50  [0.00, +1.50]  0/1/1   5.3k  32.7%  32.5%" in out
+    assert out.rstrip().endswith(str(six_run / "report" / "index.html"))
+
+
+def test_several_runs_are_set_side_by_side(six_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = written(tmp_path / "six.jsonl", plausible(3, 2, budget=4000)[0])
+    out = tmp_path / "both"
+    assert run(["report", str(six_run), str(other), "--out", str(out)]) == 0
+    found = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    assert [one["run"]["name"] for one in found["runs"]] == ["six", "six-2"]
+    assert_holds(found["runs"][0], EXPECTED)
+    with (out / "tables" / "models.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["model"] for row in rows] == ["six", "six-2"]
+    assert [float(row["correct_mean"]) for row in rows] == [2.0, found["runs"][1]["baseline"]["correct_mean"]]
+    for place in (
+        "tables/six/grade.md",
+        "tables/six-2/grade.md",
+        "figures/six-2/tokens_used.svg",
+        "figures/models_trade_off.png",
+    ):
+        assert (out / place).is_file(), place
+    assert (out / "index.html").is_file()
+
+
+def test_another_rule_goes_through_every_table(six_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "fixed"
+    assert run(["report", str(six_run), "--rule", "fixed-budget", "--out", str(out)]) == 0
+    found = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    assert found["rule"] == "fixed-budget"
+    assert [row["diff_mean"] for row in found["thresholds"]] == [0] * 4
+    assert not (out / "index.html").exists()
+    assert "without a page" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere"], "There is no run 'nowhere'"),
+        ([], "Missing argument"),
+        (["{run}", "--set", "other"], "no probe set called 'other'"),
+        (["{run}", "--thresholds", "high"], "'high' is not a list of numbers"),
+        (["{run}", "--thresholds", ""], "needs a threshold"),
+        (["{run}", "--rule", "crg"], "no rule called 'crg'"),
+        (["{run}/report"], "no run in"),
+    ],
+)
+def test_what_is_asked_wrongly_is_one_sentence_and_a_hint(
+    six_run: Path, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["report", *(argument.format(run=six_run) for argument in arguments)]) == 2
+    error, hint = capsys.readouterr().err.strip().split("\n")
+    assert error.startswith("error: ")
+    assert words in error
+    assert hint.startswith("hint:  ")
+
+
+def test_a_rule_that_needs_more_than_was_recorded_says_so(six_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["report", str(six_run), "--rule", "no-thinking"]) == 1
+    assert "a probe at token 0 was not recorded" in capsys.readouterr().err
+
+
+def test_where_a_report_goes(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    assert default_folder([tmp_path / "a"]) == tmp_path / "a" / "report"
+    assert default_folder([tmp_path / "a.jsonl"]) == tmp_path / "a-report"
+    assert default_folder([tmp_path / "a", tmp_path / "b"]) == tmp_path / "report"
+    with pytest.raises(UsageError, match="no run to report"):
+        write_report([])
+
+
+def test_a_run_that_was_never_probed_is_reported_as_its_baseline(tmp_path: Path) -> None:
+    file = written(tmp_path / "six.jsonl", no_probes())
+    assert run(["import", str(file), str(tmp_path / "six")]) == 0
+    loaded = load(tmp_path / "six")
+    assert not loaded.columns.present.any()
+    assert loaded.info.interval >= 1
+    assert numbers.report(loaded.columns).baseline.correct_mean == 2

@@ -1,0 +1,325 @@
+"""The store: what goes in comes out, whole or not at all, and whatever is wrong with a run is said in words."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cgr.errors import CgrError, EngineError, NotRecorded, UnknownName
+from cgr.lab.store import DEFAULT, GENERATE, NotARun, Store, StoreError, schema
+from cgr.lab.store.config import Asking, OtherConfiguration, ProbeSet, RunConfig, differences
+from cgr.lab.store.recorded import RecordedTrace
+from cgr.records import Probe, Question, Token
+
+CONFIG = RunConfig(model="m", engine="e", budget=96, interval=32, source="s", fingerprint="abc")
+SET = ProbeSet("interval", 32, model="m", fingerprint="abc")
+QUESTIONS = (Question("b", "Second?", "2", "integer"), Question("a", "First?", None, "math"))
+TOKENS = (Token(7, "7", -0.25, ((7, -0.25), (8, -1.5))), Token(9, "}", -0.001))
+FINAL = Probe(70, "7", 0.75, True, (0.75,), TOKENS, "P{", (1, 2), decoded=2)
+
+
+def trace(question: str = "b", seed: int = 0, **changes: Any) -> RecordedTrace:
+    probes = (
+        Probe(32, "7", 0.5, True, (0.5,), TOKENS, "P{", (1, 2), entropy=0.5, prefilled=3, cached=4, decoded=2, seconds=0.1),
+        Probe(64, "", 0.0, False, bound=True, decoded=1),
+    )
+    usual = RecordedTrace(question, seed, "2", 70, "end_of_thinking", 96, FINAL, probes, "Second?", eos=True)
+    whole = replace(usual, ids=tuple(range(70)), text="think", written="so 7", logprobs=tuple(-n / 64 for n in range(70)))
+    return replace(whole, **changes)
+
+
+def made(folder: Path, *traces: RecordedTrace) -> Path:
+    with Store.create(folder, CONFIG) as store:
+        store.add_questions(QUESTIONS)
+        store.add_probe_set(SET)
+        for one in traces:
+            store.add_trace(one, prompt_ids=(5, 6), probe_set=DEFAULT)
+    return folder
+
+
+def test_a_trace_comes_back_as_it_went(tmp_path: Path) -> None:
+    with Store.open(made(tmp_path / "r", trace())) as store:
+        assert list(store.recorded(whole=True)) == [trace()]
+        assert store.prompt_ids(("b", 0)) == (5, 6)
+        assert store.trace(("b", 0)) == trace(probes=())
+        assert store.questions() == QUESTIONS
+        info = store.info()
+    assert (info.name, info.model, info.budget, info.interval, info.source) == ("r", "m", 96, 32, "s")
+
+
+def test_what_is_long_is_left_out_unless_the_whole_is_wanted(tmp_path: Path) -> None:
+    with Store.open(made(tmp_path, trace())) as store:
+        (found,) = store.recorded()
+    bare = tuple(replace(probe, tokens=()) for probe in trace().probes)
+    assert found == trace(ids=(), logprobs=(), probes=bare, final=replace(FINAL, tokens=()))
+
+
+def test_traces_come_by_question_then_seed_whatever_the_order_they_were_made_in(tmp_path: Path) -> None:
+    made(tmp_path, trace("a", 1), trace("b", 3), trace("a", 0), trace("b", 2))
+    with Store.open(tmp_path) as store:
+        keys = [(one.question_id, one.seed) for one in store.recorded()]
+        assert keys == [("b", 2), ("b", 3), ("a", 0), ("a", 1)] == list(store.made())
+
+
+def test_only_what_was_probed_in_a_set_is_in_it(tmp_path: Path) -> None:
+    with Store.create(made(tmp_path, trace(seed=0)), CONFIG) as store:
+        store.add_trace(trace(seed=1))
+        name = store.add_probe_set(replace(SET, interval=16))
+        other = replace(FINAL, certainty=0.25, tokens=())
+        store.add_probing(("b", 1), name, trace().probes[:1], other)
+        assert name == "every-16"
+        assert [(one.seed, one.final) for one in store.recorded("every-16")] == [(1, other)]
+        assert [(one.seed, len(one.probes), one.final) for one in store.recorded()] == [(0, 2, replace(FINAL, tokens=()))]
+        assert [(one.seed, len(one.probes)) for one in store.recorded(None)] == [(0, 0), (1, 0)]
+        assert store.probed("every-16") == {("b", 1)}
+        assert store.info("every-16").interval == 16
+
+
+def test_sets_are_known_by_what_produced_them(tmp_path: Path) -> None:
+    with Store.create(made(tmp_path), CONFIG) as store:
+        assert store.add_probe_set(SET) == DEFAULT
+        assert store.add_probe_set(replace(SET, model="the same file elsewhere")) == DEFAULT
+        assert store.add_probe_set(replace(SET, where="wait", interval=0)) == "wait"
+        assert store.add_probe_set(replace(SET, where="wait", interval=0, asking=Asking(prefix="{"))) == "wait-2"
+        with pytest.raises(OtherConfiguration, match="interval is 32 there and 8 here"):
+            store.add_probe_set(replace(SET, interval=8), DEFAULT)
+        with pytest.raises(UnknownName, match="no probe set called 'wiat'"):
+            store.recorded("wiat")
+
+
+def test_a_run_without_probes_says_so(tmp_path: Path) -> None:
+    with Store.create(tmp_path, CONFIG) as store, pytest.raises(NotARun, match="no probes yet"):
+        store.recorded()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"budget": 64}, "budget is 96 there and 64 here"),
+        ({"temperature": 1.0, "top_p": 0.9}, "temperature is 0.6 there and 1.0 here and top p is 1.0 there and 0.9 here"),
+        ({"asking": Asking(prefix="{")}, "prefix is 'Final Answer: \\\\boxed{' there and '{' here"),
+        ({"fingerprint": "xyz"}, "the weights of 'm' have changed since"),
+        ({"fingerprint": "xyz", "model": "n"}, "model is 'm' there and 'n' here"),
+        ({"probe": True}, "probe is False there and True here"),
+    ],
+)
+def test_another_configuration_is_refused_with_the_difference_named(
+    tmp_path: Path, change: dict[str, Any], said: str
+) -> None:
+    made(tmp_path)
+    with pytest.raises(OtherConfiguration) as refused:
+        Store.create(tmp_path, replace(CONFIG, **change))
+    assert said in refused.value.message
+    Store.create(tmp_path, CONFIG).close()  # and the refused one holds no lock
+
+
+def test_weights_seen_matter_and_names_only_where_they_were_not() -> None:
+    assert not differences(CONFIG, replace(CONFIG, model="other/path.gguf"))
+    unseen = replace(CONFIG, fingerprint="")
+    assert not differences(unseen, replace(unseen))
+    assert differences(unseen, replace(unseen, model="n")) == ["model is 'm' there and 'n' here"]
+
+
+def test_questions_may_be_added_but_not_changed(tmp_path: Path) -> None:
+    with Store.create(made(tmp_path), CONFIG) as store:
+        store.add_questions([QUESTIONS[1], Question("c", "Third?")])
+        assert [question.id for question in store.questions()] == ["b", "a", "c"]
+        with pytest.raises(OtherConfiguration, match="'a' is another one"):
+            store.add_questions([Question("d", "Fourth?"), replace(QUESTIONS[1], text="Else?")])
+        assert len(store.questions()) == 3
+
+
+def test_failures_are_kept_until_what_failed_is_made(tmp_path: Path) -> None:
+    with Store.create(made(tmp_path), CONFIG) as store:
+        for message in ("Once.", "Again."):
+            store.add_failure(("b", 0), GENERATE, EngineError(message, "Do."))
+        store.add_failure(("a", 1), GENERATE, EngineError("Other."))
+        assert [(f.question_id, f.seed, f.message, f.hint) for f in store.failures(GENERATE)] == [
+            ("b", 0, "Again.", "Do."),
+            ("a", 1, "Other.", ""),
+        ]
+        store.add_trace(trace())
+        store.add_failure(("b", 0), "probe default", EngineError("Late."))
+        assert [f.message for f in store.failures(GENERATE)] == ["Other."]
+        store.add_probing(("b", 0), DEFAULT, ())
+        assert [f.message for f in store.failures()] == ["Other."]
+
+
+def test_a_trace_is_in_the_store_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    with Store.create(made(tmp_path), CONFIG) as store:
+        twice = trace(probes=(trace().probes[0], trace().probes[0]))
+        with pytest.raises(StoreError):
+            store.add_trace(twice, probe_set=DEFAULT)
+        assert store.made() == ()
+        store.add_trace(trace(), probe_set=DEFAULT)
+        assert store.made() == (("b", 0),)
+
+
+def test_all_at_once_or_nothing(tmp_path: Path) -> None:
+    with Store.create(made(tmp_path), CONFIG) as store:
+        with suppress(EngineError), store.at_once():
+            store.add_trace(trace())
+            assert store.made() == (("b", 0),)
+            raise EngineError("Died.")
+        assert store.made() == ()
+
+
+def test_half_a_surrogate_pair_is_no_reason_to_lose_a_trace(tmp_path: Path) -> None:
+    broken = trace(text="a\ud800b", written="\udfff")
+    with Store.open(made(tmp_path, broken)) as store:
+        assert store.trace(("b", 0)).text == "a?b"
+
+
+def test_what_was_not_recorded_is_said_by_name(tmp_path: Path) -> None:
+    with Store.open(made(tmp_path)) as store, pytest.raises(NotRecorded, match="Question 'b', seed 4"):
+        store.trace(("b", 4))
+
+
+def test_one_writer_at_a_time_and_readers_meanwhile(tmp_path: Path) -> None:
+    made(tmp_path, trace(seed=0))
+    with Store.create(tmp_path, CONFIG) as writer:
+        with pytest.raises(StoreError, match="Somebody else is writing"):
+            Store.create(tmp_path, CONFIG)
+        with pytest.raises(StoreError, match="Somebody else is writing"):
+            Store.open(tmp_path, write=True)
+        with Store.open(tmp_path) as reader:
+            reading = reader.recorded()
+            writer.add_trace(trace(seed=1), probe_set=DEFAULT)
+            assert [one.seed for one in reading] == [0]
+            assert [one.seed for one in reader.recorded()] == [0, 1]
+    Store.open(tmp_path, write=True).close()
+
+
+def test_a_writer_that_is_not_ours_is_waited_for_and_then_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "PATIENCE", 0.05)
+    with Store.create(made(tmp_path), CONFIG) as store:
+        other = sqlite3.connect(tmp_path / schema.FILE, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="Somebody else is writing"):
+            store.add_trace(trace())
+        other.execute("ROLLBACK")
+        other.close()
+        store.add_trace(trace())
+
+
+def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path) -> None:
+    with Store.create(made(tmp_path, trace(seed=0)), CONFIG) as store:
+        store._db.execute("PRAGMA max_page_count=1")  # as small as the file is already
+        with pytest.raises(StoreError, match="disk is full") as full:
+            store.add_trace(trace(seed=1, text="x" * 1_000_000))
+        assert "same command goes on" in full.value.hint
+    with Store.open(tmp_path) as store:
+        assert list(store.recorded(whole=True)) == [trace(seed=0)]
+
+
+def not_a_database(folder: Path) -> None:
+    (folder / schema.FILE).write_text("traces, traces, traces" * 100)
+
+
+def another_database(folder: Path) -> None:
+    with sqlite3.connect(folder / schema.FILE) as other:
+        other.execute("CREATE TABLE mine (x)")
+    other.close()
+
+
+def newer_schema(folder: Path) -> None:
+    made(folder)
+    with sqlite3.connect(folder / schema.FILE) as other:
+        other.execute(f"PRAGMA user_version={schema.VERSION + 1}")
+    other.close()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda folder: None, "There is no run in"),
+        (not_a_database, "is not the file of a run"),
+        (another_database, "is a database, but not of a run"),
+        (newer_schema, f"has schema {schema.VERSION + 1}"),
+    ],
+)
+def test_what_is_not_a_run_is_said_to_be_none(tmp_path: Path, spoil: Any, said: str) -> None:
+    spoil(tmp_path)
+    with pytest.raises(NotARun, match=said):
+        Store.open(tmp_path)
+
+
+def test_a_file_in_the_place_of_a_run_is_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("mine")
+    with pytest.raises(NotARun, match="a run is a folder"):
+        Store.create(file, CONFIG)
+    with pytest.raises(CgrError, match="cannot be made"):
+        Store.create(file / "run", CONFIG)
+    not_a_database(tmp_path)
+    with pytest.raises(NotARun, match="is not the file of a run"):
+        Store.create(tmp_path, CONFIG)
+
+
+def test_a_run_that_was_killed_while_it_was_made_is_made_again(tmp_path: Path) -> None:
+    (tmp_path / schema.FILE).touch()
+    with Store.create(tmp_path, CONFIG) as store:
+        assert store.made() == ()
+
+
+def test_a_finished_run_is_one_plain_file(tmp_path: Path) -> None:
+    made(tmp_path, trace())
+    assert {path.name for path in tmp_path.iterdir()} == {schema.FILE, schema.LOCK}
+    with Store.open(tmp_path / schema.FILE) as store:
+        assert store.made() == (("b", 0),)
+
+
+def as_the_first_schema_had_it(folder: Path) -> None:
+    """What a run of the first version looks like on disk."""
+    with sqlite3.connect(folder / schema.FILE) as old:
+        for column in ("tops", "forced"):
+            old.execute(f"ALTER TABLE traces DROP COLUMN {column}")
+        old.execute("PRAGMA user_version=1")
+    old.close()
+
+
+def test_a_run_of_the_first_schema_is_read_as_it_is_and_brought_up_to_date_to_be_written(tmp_path: Path) -> None:
+    made(tmp_path, trace())
+    with Store.open(tmp_path) as store:
+        before = [list(store.recorded(None, whole=whole)) for whole in (True, False)]
+    as_the_first_schema_had_it(tmp_path)
+    with Store.open(tmp_path) as store:
+        assert [list(store.recorded(None, whole=whole)) for whole in (True, False)] == before
+        assert store._one("PRAGMA user_version") == 1
+    with Store.open(tmp_path, write=True) as store:
+        assert store._one("PRAGMA user_version") == schema.VERSION
+        assert list(store.recorded(None, whole=True)) == before[0]
+        store.add_trace(trace(seed=77, tops=(-1.5, -2.0)))
+        again = [trace for trace in store.recorded(None, whole=True) if trace.seed == 77]
+    assert again[0].tops == (-1.5, -2.0)
+
+
+def test_what_was_forced_and_how_flat_it_was_come_back(tmp_path: Path) -> None:
+    made(tmp_path)
+    forced = trace(seed=78, tops=(-1.0, -2.0, -3.0, -4.0), forced=((1, 2), (3, 1)))
+    with Store.open(tmp_path, write=True) as store:
+        store.add_trace(forced)
+    with Store.open(tmp_path) as store:
+        whole = next(trace for trace in store.recorded(None, whole=True) if trace.seed == 78)
+        plain = next(trace for trace in store.recorded(None) if trace.seed == 78)
+    assert (whole.tops, whole.forced) == (forced.tops, forced.forced)
+    assert (plain.tops, plain.forced) == ((), forced.forced)
+
+
+@pytest.mark.parametrize(
+    ("probe_set", "name"),
+    [
+        (ProbeSet("interval", 4), "default"),
+        (ProbeSet("wait"), "wait"),
+        (ProbeSet("interval", 4, Asking(reads="text")), "every-4-text"),
+        (ProbeSet("paragraph", 0, Asking(reads="entropy")), "paragraph-entropy"),
+    ],
+)
+def test_only_answers_on_a_grid_are_the_default(tmp_path: Path, probe_set: ProbeSet, name: str) -> None:
+    with Store.create(tmp_path, CONFIG) as store:
+        assert store.add_probe_set(probe_set) == name
