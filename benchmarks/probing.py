@@ -37,7 +37,7 @@ async def between(bench: Bench, name: str, length: int, results: Results) -> lis
         for at in range(interval, length + 1, interval):
             once, _ = await timed(think_on(alone, interval))
             twice, _ = await timed(think_on(probed, interval))
-            asking, probe = await timed(probed.serve(Ask(at, enough=SURE)))
+            asking, probe = await timed(probed.serve(Ask(at, cut_below=SURE)))
             seconds = [seconds[0] + once, seconds[1] + twice + asking]
             tokens += cost(cast(Probe, probe))
             probes.append({"at": float(at), "probe": asking, "token": once / interval})
@@ -75,7 +75,7 @@ async def _whole(driver: Driver, length: int, asking: bool) -> int:
     for at in range(interval, length + 1, interval):
         await think_on(driver, interval)
         if asking:
-            tokens += cost(cast(Probe, await driver.serve(Ask(at, enough=SURE))))
+            tokens += cost(cast(Probe, await driver.serve(Ask(at, cut_below=SURE))))
     return tokens
 
 

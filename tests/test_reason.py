@@ -31,7 +31,7 @@ def play(rule: Rule, budget: int, *replies: Reply, abstention: Abstention = Abst
 
 def test_think_ask_stop() -> None:
     requests, decision = play(Cgr(threshold=0.9, interval=4), 12, Thought(4), probe(4), Thought(4), probe(8, 0.95, "7"))
-    assert requests == [Think(4), Ask(4, enough=0.9), Think(4), Ask(8, enough=0.9)]
+    assert requests == [Think(4), Ask(4, cut_below=0.9), Think(4), Ask(8, enough=0.9)]
     assert (decision.stop_cause, decision.answer, decision.thinking_tokens) == ("certainty", "7", 8)
     assert [one.at for one in decision.probes] == [4, 8]
 
@@ -41,13 +41,13 @@ def test_the_final_answer_is_asked_for_in_full() -> None:
     assert requests[-1] == Ask(5, final="budget")
     assert decision.final == probe(5)
     requests, decision = play(FixedBudget(), 5, Thought(3, ended=True, eos=True), probe(3))
-    assert requests[-1] == Ask(3, final="end_of_thinking", over=True)
+    assert requests[-1] == Ask(3, final="end_of_thinking", close_thinking=True)
     assert decision.eos
 
 
 def test_no_thinking_asks_at_once() -> None:
     requests, decision = play(NoThinking(), 1000, probe(0))
-    assert requests == [Ask(0, final="budget", over=True)]
+    assert requests == [Ask(0, final="budget", close_thinking=True)]
     assert decision.thinking_tokens == 0
 
 
@@ -61,7 +61,7 @@ def test_forcing_counts_real_tokens() -> None:
 def test_forcing_asks_before_it_appends() -> None:
     rule = CgrForced(threshold=0.9, interval=4)
     requests, decision = play(rule, 8, Thought(2, ended=True), probe(2), 1, Thought(1), probe(4, 0.99, "7"))
-    assert requests == [Think(4), Ask(2, enough=0.9), Append("\nWait", 6), Think(1), Ask(4, enough=0.9)]
+    assert requests == [Think(4), Ask(2, cut_below=0.9), Append("\nWait", 6), Think(1), Ask(4, enough=0.9)]
     assert decision.answer == "7"
 
 

@@ -44,15 +44,15 @@ FITS: list[tuple[str, dict[str, Any], ModelInfo, tuple[int, int, int]]] = [
 
 @pytest.mark.parametrize(("options", "model", "expected"), [row[1:] for row in FITS], ids=[row[0] for row in FITS])
 def test_fitted(options: dict[str, Any], model: ModelInfo, expected: tuple[int, int, int]) -> None:
-    fitted = Settings(**options).fitted(model)
-    assert (fitted.budget, fitted.interval, fitted.settings.max_answer_tokens) == expected
-    assert (fitted.settings.budget, fitted.settings.interval) == expected[:2]
-    assert fitted.rule == Cgr(interval=fitted.interval)
+    resolved = Settings(**options).resolve(model)
+    assert (resolved.budget, resolved.interval, resolved.settings.max_answer_tokens) == expected
+    assert (resolved.settings.budget, resolved.settings.interval) == expected[:2]
+    assert resolved.rule == Cgr(interval=resolved.interval)
 
 
 def test_a_budget_that_does_not_fit() -> None:
     with pytest.raises(DoesNotFit, match="A budget of 4097 does not fit into some's context of 4096") as caught:
-        Settings(budget=4097).fitted(info(4096))
+        Settings(budget=4097).resolve(info(4096))
     assert "--budget" in caught.value.hint
 
 
@@ -61,12 +61,12 @@ def test_a_budget_that_does_not_fit() -> None:
     [("cgr", Cgr(threshold=0.8, interval=5)), ("fixed-budget", FixedBudget()), ("budget-forcing", BudgetForcing())],
 )
 def test_a_rule_is_given_what_it_knows(name: str, expected: object) -> None:
-    assert Settings(rule=name, threshold=0.8, interval=5).fitted(info(4096)).rule == expected
+    assert Settings(rule=name, threshold=0.8, interval=5).resolve(info(4096)).rule == expected
 
 
 def test_all_rules_can_be_made() -> None:
     for name in ("cgr", "cgr-forced", "fixed-budget", "budget-forcing", "no-thinking"):
-        assert Settings(rule=name).fitted(info(4096)).rule.name == make_rule(name).name == name
+        assert Settings(rule=name).resolve(info(4096)).rule.name == make_rule(name).name == name
 
 
 REFUSED: list[tuple[dict[str, Any], type[UsageError], str]] = [

@@ -45,14 +45,14 @@ class Thought:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Wants a probe here, or the final answer after this cause. `over`: thinking is closed first.
-    `enough`: below it, the rest of a probe does not matter. After the cause `certainty` it is asked for only if the
+    """Wants a probe here, or the final answer after this cause. `close_thinking`: thinking is closed first.
+    `cut_below`: below it, the rest of a probe does not matter. After the cause `certainty` it is asked for only if the
     probes hold no answer, or one of another model."""
 
     at: int
     final: StopCause | None = None
-    over: bool = False
-    enough: float | None = None
+    close_thinking: bool = False
+    cut_below: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ Reply = Thought | Probe | int
 
 @dataclass(frozen=True, slots=True)
 class Abstention:
-    """When to say nothing: apart from the rule, since stopping and abstaining are different questions."""
+    """When to say nothing: separate_prober from the rule, since stopping and abstaining are different questions."""
 
     at_budget: AtEnd = "answer"
     at_end_of_thinking: AtEnd = "answer"
@@ -87,27 +87,27 @@ class Abstention:
 
 
 def reason(
-    rule: Rule, budget: int, abstention: Abstention = Abstention(), *, apart: bool = False
+    rule: Rule, budget: int, abstention: Abstention = Abstention(), *, separate_prober: bool = False
 ) -> Generator[Request, Reply, Decision]:
-    """Think, be asked, and stop: when sure, when the model ends by itself, or when the budget is spent. `apart`: probes are
-    another model's; they say when to stop, and the answer is then asked of the model that thought."""
+    """Think, probe, and stop: when sure, when the model ends by itself, or when the budget is spent. `separate_prober`: the
+    probes are made on another model; they say when to stop, and the model that thought is then asked for the answer."""
     seen = Seen(at=0)
     limit = budget if rule.thinks else 0
     while seen.at < limit:
         due, until = _due(rule, seen, limit)
-        wanted = min(due - seen.at, rule.looks or due)
+        wanted = min(due - seen.at, rule.inspect_every or due)
         thought = cast(Thought, (yield Think(wanted, rule.bans_end, until)))
         seen = _with(seen, rule, thought)
-        if rule.looks and (action := rule.on_thought(seen)) in (STOP, GIVE_UP):
-            return (yield from _settled(rule, seen, action, apart))
+        if rule.inspect_every and (action := rule.on_thought(seen)) in (STOP, GIVE_UP):
+            return (yield from _settled(rule, seen, action, separate_prober))
         if thought.ended:
             if rule.probes_at_end:
                 seen = yield from _probe(rule, seen)
             action = rule.on_end(seen)
             if action in (STOP, GIVE_UP):
-                return (yield from _settled(rule, seen, action, apart))
+                return (yield from _settled(rule, seen, action, separate_prober))
             if not isinstance(action, KeepThinking):
-                return (yield from _answer(seen, "end_of_thinking", abstention, over=True, eos=thought.eos))
+                return (yield from _answer(seen, "end_of_thinking", abstention, close_thinking=True, eos=thought.eos))
             written = cast(int, (yield Append(action.text, limit - seen.at)))
             if not written:
                 raise UsageError(
@@ -119,8 +119,8 @@ def reason(
             seen = yield from _probe(rule, seen)
             action = rule.on_probe(seen)
             if action in (STOP, GIVE_UP):
-                return (yield from _settled(rule, seen, action, apart))
-    return (yield from _answer(seen, "budget", abstention, over=not rule.thinks))
+                return (yield from _settled(rule, seen, action, separate_prober))
+    return (yield from _answer(seen, "budget", abstention, close_thinking=not rule.thinks))
 
 
 def _with(seen: Seen, rule: Rule, thought: Thought) -> Seen:
@@ -141,26 +141,26 @@ def _probe(rule: Rule, seen: Seen) -> Generator[Request, Reply, Seen]:
     """Ask here; where two probes would coincide, one does."""
     if seen.probes and seen.last.at == seen.at:
         return seen
-    probe = cast(Probe, (yield Ask(seen.at, enough=rule.sure_at)))
+    probe = cast(Probe, (yield Ask(seen.at, cut_below=rule.sure_at)))
     return replace(seen, probes=(*seen.probes, probe))
 
 
-def _settled(rule: Rule, seen: Seen, action: Action, apart: bool) -> Generator[Request, Reply, Decision]:
+def _settled(rule: Rule, seen: Seen, action: Action, separate_prober: bool) -> Generator[Request, Reply, Decision]:
     """A sure probe's answer is the answer: nothing more is decoded, unless it holds none or is another model's. Given up,
     there is none."""
     if action == GIVE_UP:
         last = seen.last if seen.probes else Probe(seen.at, "", 0.0, closed=False)
         return _decision(seen, last, "gave_up", abstained=True)
-    if rule.answers and not apart:
+    if rule.answers and not separate_prober:
         return _decision(seen, seen.last, "certainty")
-    final = cast(Probe, (yield Ask(seen.at, final="certainty", over=not rule.answers)))
+    final = cast(Probe, (yield Ask(seen.at, final="certainty", close_thinking=not rule.answers)))
     return _decision(seen, final, "certainty", final=final)
 
 
 def _answer(
-    seen: Seen, cause: StopCause, abstention: Abstention, *, over: bool, eos: bool = False
+    seen: Seen, cause: StopCause, abstention: Abstention, *, close_thinking: bool, eos: bool = False
 ) -> Generator[Request, Reply, Decision]:
-    final = cast(Probe, (yield Ask(seen.at, final=cause, over=over)))
+    final = cast(Probe, (yield Ask(seen.at, final=cause, close_thinking=close_thinking)))
     abstained = abstention.abstains(cause, final)
     return _decision(seen, final, cause, abstained=abstained, final=final, eos=eos)
 

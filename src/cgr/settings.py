@@ -69,7 +69,7 @@ class Settings:
                 raise UnknownName.among("option", name, names)
         return cls(**options)
 
-    def fitted(self, info: ModelInfo) -> Fitted:
+    def resolve(self, info: ModelInfo) -> Resolved:
         """These settings on this model: everything that was left open is decided."""
         budget = self.budget or info.budget or min(BUDGET, max(info.context - PROMPT_ROOM, 1))
         interval = self.interval or info.interval or max(1, min(INTERVAL, budget // PROBES_PER_BUDGET))
@@ -82,7 +82,7 @@ class Settings:
         rule = self._rule(interval).within(budget)
         threshold = getattr(rule, "threshold", THRESHOLD) if self.threshold is None else self.threshold
         settings = replace(self, budget=budget, interval=interval, max_answer_tokens=limit, threshold=float(threshold))
-        return Fitted(settings, rule, budget, interval, float(threshold))
+        return Resolved(settings, rule, budget, interval, float(threshold))
 
     def abstention(self) -> Abstention:
         sure = THRESHOLD if self.threshold is None else self.threshold
@@ -109,7 +109,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class Resolved:
     """Settings with nothing left open, and the rule that they make."""
 
     settings: Settings
@@ -120,4 +120,4 @@ class Fitted:
 
     def sampling(self) -> Sampling:
         """How to sample for this rule: one that looks at the thinking itself wants its log-probabilities."""
-        return replace(self.settings.sampling(), logprobs=bool(self.rule.looks))
+        return replace(self.settings.sampling(), logprobs=bool(self.rule.inspect_every))

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from cgr import sync as running
 from cgr.drive.driver import Driver, OnEvent, answer_room
 from cgr.engines.base import Engine, keyed_seed
-from cgr.engines.open import EMBEDDED, Opening, find_model
+from cgr.engines.open import EMBEDDED, ModelOptions, find_model
 from cgr.errors import UsageError
 from cgr.records import Decision, Probe, Record, StopCause
-from cgr.settings import PROMPT_ROOM, Fitted, Settings
+from cgr.settings import PROMPT_ROOM, Resolved, Settings
 
 if TYPE_CHECKING:
     from cgr.engines.completions.connection import Patience
@@ -74,18 +74,18 @@ class Model:
 
     async def asolve(self, question: str, *, on_event: OnEvent | None = None, **options: Any) -> Solution:
         """The same, for asynchronous code; many may run at once, up to the model's `sessions`."""
-        fitted = Settings.of(**options).fitted(self.engine.info)
-        settings, spec = fitted.settings, fitted.settings.spec()
+        resolved = Settings.of(**options).resolve(self.engine.info)
+        settings, spec = resolved.settings, resolved.settings.spec()
         overlap = self._overlap(settings)
-        room = fitted.budget + await answer_room(self.engine, spec, fitted.rule.asks.over(spec))
+        room = resolved.budget + await answer_room(self.engine, spec, resolved.rule.asks.over(spec))
         prompt = settings.prompt(question)
-        sampling = replace(fitted.sampling(), seed=keyed_seed(settings.seed, prompt), limit=fitted.budget)
+        sampling = replace(resolved.sampling(), seed=keyed_seed(settings.seed, prompt), limit=resolved.budget)
         session = await self.engine.open(prompt, sampling, room=room, overlap=overlap)
         driver = Driver(self.engine, session, spec, overlap=overlap, full=settings.full, on_event=on_event)
-        outcome = await driver.run(fitted.rule, fitted.budget, settings.abstention())
-        return self._solution(question, fitted, outcome.decision, outcome.thinking, outcome.wasted_tokens)
+        outcome = await driver.run(resolved.rule, resolved.budget, settings.abstention())
+        return self._solution(question, resolved, outcome.decision, outcome.thinking, outcome.wasted_tokens)
 
-    def _solution(self, question: str, fitted: Fitted, decision: Decision, thinking: str, wasted: int) -> Solution:
+    def _solution(self, question: str, resolved: Resolved, decision: Decision, thinking: str, wasted: int) -> Solution:
         prober: Engine | None = getattr(self.engine, "prober", None)
         return Solution(
             question=question,
@@ -93,11 +93,11 @@ class Model:
             certainty=decision.certainty,
             abstained=decision.abstained,
             stop_cause=decision.stop_cause,
-            rule=fitted.rule.name,
-            threshold=fitted.threshold,
-            interval=fitted.interval,
-            budget=fitted.budget,
-            seed=fitted.settings.seed,
+            rule=resolved.rule.name,
+            threshold=resolved.threshold,
+            interval=resolved.interval,
+            budget=resolved.budget,
+            seed=resolved.settings.seed,
             model=self.engine.info.name,
             engine=self.engine.info.engine,
             thinking_tokens=decision.thinking_tokens,
@@ -183,7 +183,7 @@ def open_model(
     `context` sets it outright. `think_tags` names the tags of a model that does not say them itself. `probe_model` is a
     second model that is asked instead of the first, and says when to stop. docs/engines.md has the rest.
     """
-    opening = Opening(
+    opening = ModelOptions(
         model=model,
         sessions=sessions,
         overlap=bool(overlap),

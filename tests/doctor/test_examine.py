@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from cgr.doctor import Checkup, Wish, examine, other_threads
+from cgr.doctor import Checkup, CheckupOptions, examine, other_threads
 from cgr.doctor.terminal import in_lines
 from cgr.engines.llama.engine import LlamaEngine
 from cgr.engines.scripted import ScriptedEngine
 from cgr.errors import UsageError
 from tests.support import UNSURE, scripted
 
-SMALL = Wish(tokens=32, sessions=2)
+SMALL = CheckupOptions(tokens=32, sessions=2)
 
 
 async def test_the_embedded_model(engine: LlamaEngine) -> None:
@@ -50,7 +50,7 @@ async def test_a_model_that_does_not_repeat_itself() -> None:
         asked += 1
         return [("7", 0.6 + 0.01 * (asked % 7)), ("}", 0.999)]
 
-    checkup = await examine(ScriptedEngine(["so"] * 64, answers), Wish(tokens=32, sessions=1))
+    checkup = await examine(ScriptedEngine(["so"] * 64, answers), CheckupOptions(tokens=32, sessions=1))
     assert not checkup.noise.exact
     assert 0.01 <= checkup.noise.largest <= 0.07
     text = "\n".join(in_lines(checkup))
@@ -59,7 +59,7 @@ async def test_a_model_that_does_not_repeat_itself() -> None:
 
 
 async def test_an_exact_one_says_so() -> None:
-    checkup = await examine(scripted("so " * 64, lambda at, suffix: UNSURE), Wish(tokens=32, sessions=1))
+    checkup = await examine(scripted("so " * 64, lambda at, suffix: UNSURE), CheckupOptions(tokens=32, sessions=1))
     text = "\n".join(in_lines(checkup))
     assert "exact, a stop at any threshold repeats" in text
     assert "template      not seen" in text
@@ -67,7 +67,7 @@ async def test_an_exact_one_says_so() -> None:
 
 async def test_thinking_that_ends_early_is_made_to_go_on() -> None:
     script = scripted("so </think> so </think> " * 40, lambda at, suffix: UNSURE)
-    checkup = await examine(script, Wish(tokens=32, sessions=1))
+    checkup = await examine(script, CheckupOptions(tokens=32, sessions=1))
     assert checkup.noise.cuts == (4, 8, 12, 16, 20, 24, 28, 32)
     assert any(entry.startswith("append") for entry in script.log)
 
@@ -81,7 +81,7 @@ async def test_what_a_server_speaks_is_shown() -> None:
         dialect = Speaking()
 
     engine = Served(["so"] * 64, lambda at, suffix: UNSURE)
-    checkup = await examine(engine, Wish(tokens=32, sessions=1))
+    checkup = await examine(engine, CheckupOptions(tokens=32, sessions=1))
     assert "dialect       token_ids yes, logprobs 5, seed no, cache unknown" in in_lines(checkup)
 
 
@@ -93,4 +93,4 @@ def test_another_number_of_threads(engine: LlamaEngine) -> None:
 @pytest.mark.parametrize("wrong", [{"tokens": 7}, {"share": 0.0}, {"share": 1.0}, {"threshold": 1.5}])
 def test_what_cannot_be_wished(wrong: dict[str, float]) -> None:
     with pytest.raises(UsageError):
-        Wish(**wrong)  # type: ignore[arg-type]
+        CheckupOptions(**wrong)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ import pytest
 
 from cgr.engines.hf.engine import TransformersEngine
 from cgr.lab.record.generate import Plan, agenerate
-from cgr.lab.record.probe import Wish, aprobe
+from cgr.lab.record.probe import ProbeRequest, aprobe
 from cgr.records import Probe, Question
 from cgr.settings import Settings
 from tests.heavy.models import GREEDY, SPEC, opened, random_model, suffix_of, thought
@@ -67,9 +67,9 @@ def gist(probe: Probe) -> dict[str, Any]:
     return probe.to_dict() | dict.fromkeys(numbers) | {"tokens": [(token.id, token.text) for token in probe.tokens]}
 
 
-@pytest.mark.parametrize("wish", [Wish(interval=20), Wish(where="paragraph", close_think="always")])
+@pytest.mark.parametrize("wish", [ProbeRequest(interval=20), ProbeRequest(where="paragraph", close_think="always")])
 async def test_the_lab_records_the_same_either_way(
-    hf: TransformersEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wish: Wish
+    hf: TransformersEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wish: ProbeRequest
 ) -> None:
     questions = tuple(Question(str(number), text, "1", "integer") for number, text in enumerate((QUESTION, OTHERS[0])))
     plan = Plan(questions, 2, Settings(budget=100, max_answer_tokens=4, interval=20), written_tokens=8)

@@ -146,8 +146,10 @@ async def test_a_probe_can_be_asked_a_few_tokens_back(hf: TransformersEngine) ->
     session, shorter = [await hf.open(QUESTION, GREEDY, room=96) for _ in range(2)]
     await session.think(40)
     await shorter.think(33)
-    assert_alike(await session.probe(suffix, 4, SPEC.done(), back=7), await shorter.probe(suffix, 4, SPEC.done()))
-    assert_alike(await session.probe(suffix, 4, SPEC.done(), back=40), await shorter.probe(suffix, 4, SPEC.done(), back=33))
+    assert_alike(await session.probe(suffix, 4, SPEC.done(), rewind=7), await shorter.probe(suffix, 4, SPEC.done()))
+    assert_alike(
+        await session.probe(suffix, 4, SPEC.done(), rewind=40), await shorter.probe(suffix, 4, SPEC.done(), rewind=33)
+    )
     await session.think(20)
     await shorter.think(27)
     assert session.trace == shorter.trace

@@ -12,7 +12,7 @@ from cgr.cli.shared.model_options import ModelChoice, model_options, open_given
 from cgr.rules.base import THRESHOLD
 
 if TYPE_CHECKING:
-    from cgr.doctor import Checkup, Wish
+    from cgr.doctor import Checkup, CheckupOptions
 
 
 @click.command("doctor")
@@ -26,16 +26,16 @@ def command(given: ModelChoice, tokens: int, threshold: float, share: float, as_
 
     The same cut of a trace is probed in several ways. Without --model: the embedded one.
     """
-    from cgr.doctor import Wish
+    from cgr.doctor import CheckupOptions
     from cgr.doctor.terminal import in_lines
 
     given.refuse_probe_model(f"Examine the other with --model {given.probe_model}")
-    wish = Wish(tokens, threshold, share)
+    wish = CheckupOptions(tokens, threshold, share)
     checkup = asyncio.run(_examine(given, wish))
     click.echo(checkup.to_json() if as_json else "\n".join(in_lines(checkup)))
 
 
-async def _examine(given: ModelChoice, wish: Wish) -> Checkup:
+async def _examine(given: ModelChoice, wish: CheckupOptions) -> Checkup:
     """On the model, and, where we compute it ourselves on threads, on the same with another number of them."""
     from cgr.doctor import examine, other_threads
 

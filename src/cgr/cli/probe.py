@@ -48,15 +48,15 @@ def command(
     A run can hold several sets of probes. Interrupted at any moment, the same command goes on where it stopped.
     """
     from cgr.cli.shared.finish import finish, sessions_for
-    from cgr.lab.record.probe import Wish, check_probeable, probe_each
+    from cgr.lab.record.probe import ProbeRequest, check_probeable, probe_each
     from cgr.lab.record.progress import Progress
     from cgr.lab.store import Store
     from cgr.lab.store.needed_probes import wishes_for
     from cgr.solve import open_model
 
     given.refuse_probe_model(f"Probe with another model: --model {given.probe_model}")
-    own = Wish(where, interval, prefix, close_think, max_answer_tokens, aggregate, name)
-    if rules is not None and own != Wish(interval=interval):
+    own = ProbeRequest(where, interval, prefix, close_think, max_answer_tokens, aggregate, name)
+    if rules is not None and own != ProbeRequest(interval=interval):
         raise UsageError("Rules say themselves how they ask.", "Leave out the other options beside --for.")
     with Store.open(run) as store:
         check_probeable(store)

@@ -79,7 +79,7 @@ def command(
     watcher = Watcher(quiet=as_json)
     try:
         with open_given(given, overlap=settings.overlap, budget=settings.budget) as loaded:
-            watcher.begin(text, settings.fitted(loaded.engine.info), loaded.engine.info, own=gold is not None)
+            watcher.begin(text, settings.resolve(loaded.engine.info), loaded.engine.info, own=gold is not None)
             solution = loaded.solve(text, on_event=watcher.see, **options)
     except KeyboardInterrupt:
         watcher.interrupted()

@@ -65,7 +65,7 @@ class Checkup(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class CheckupOptions:
     """How thorough to be: tokens of thinking to ask about, and the threshold and share of time that are meant."""
 
     tokens: int = TOKENS
@@ -103,13 +103,13 @@ def other_threads(engine: Engine) -> int | None:
     return None if threads is None else 1 if threads > 1 else 2
 
 
-async def examine(engine: Engine, wish: Wish = Wish(), others: Others | None = None) -> Checkup:
+async def examine(engine: Engine, wish: CheckupOptions = CheckupOptions(), others: Others | None = None) -> Checkup:
     """Look at an engine that has `wish.sessions` sessions. `others` open the same model otherwise, by what is other."""
     whole = replace(engine.info, context=_model_context(engine))
-    fitted = Settings(threshold=wish.threshold).fitted(whole)
-    spec = fitted.settings.spec()
-    question = fitted.settings.prompt(next(itertools.islice(unseen(), 9, None)).text)
-    described = await _describe(engine, spec, fitted.budget, fitted.interval, question)
+    resolved = Settings(threshold=wish.threshold).resolve(whole)
+    spec = resolved.settings.spec()
+    question = resolved.settings.prompt(next(itertools.islice(unseen(), 9, None)).text)
+    described = await _describe(engine, spec, resolved.budget, resolved.interval, question)
     fit = await integers.measure(engine, spec.max_answer_tokens)
     short = replace(spec, max_answer_tokens=min(fit.needed, fit.allowed))  # the problem's answer is an integer
     subject = await Subject.of(engine, question, short, wish.cuts)
@@ -120,7 +120,7 @@ async def examine(engine: Engine, wish: Wish = Wish(), others: Others | None = N
         model=described,
         integers=fit,
         noise=await noise.measure(subject, plain, asked, others or {}, wish.threshold, sessions),
-        cost=cost.measure(subject, plain, asked, wish.share, fitted.interval),
+        cost=cost.measure(subject, plain, asked, wish.share, resolved.interval),
     )
 
 
@@ -158,4 +158,4 @@ async def _prompt_end(engine: Engine, prompt: tuple[int, ...]) -> str:
     return "".join([await engine.decode([token]) or f"<token {token}>" for token in prompt[-6:]])
 
 
-__all__ = ["Checkup", "Wish", "examine", "other_threads"]
+__all__ = ["Checkup", "CheckupOptions", "examine", "other_threads"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cgr import certainty
-from cgr.drive.lookahead import Lookout
+from cgr.drive.lookahead import Lookahead
 from cgr.engines.base import Answered, Done, Engine, Session
 from cgr.engines.paired import Reader
 from cgr.errors import MissingCapability, NotRecorded
@@ -75,7 +75,7 @@ class Driver:
         marks: Sequence[int] | None = None,
     ) -> None:
         self.engine, self.session, self.spec, self.asking = engine, session, spec, spec
-        self.lookout = Lookout(engine, session, marks)
+        self.lookahead = Lookahead(engine, session, marks)
         self.reader: Reader | None = getattr(session, "reader", None)
         self.overlap, self.full, self.on_event = overlap, full, on_event
         self.ids: list[int] = []
@@ -84,7 +84,7 @@ class Driver:
         self._ban_end = False
 
     async def run(self, rule: Rule, budget: int, abstention: Abstention) -> Outcome:
-        loop = reason(rule, budget, abstention, apart=self.reader is not None)
+        loop = reason(rule, budget, abstention, separate_prober=self.reader is not None)
         self.asking = rule.asks.over(self.spec)
         try:
             rule.check()
@@ -98,7 +98,7 @@ class Driver:
             await self.session.close()
         self._tell(Decided(decision))
         thinking = await self.engine.decode(self.ids)
-        return Outcome(decision, tuple(self.ids), thinking, self.session.wasted + self.lookout.back)
+        return Outcome(decision, tuple(self.ids), thinking, self.session.wasted + self.lookahead.rewind)
 
     async def serve(self, request: Request) -> Reply:
         match request:
@@ -111,7 +111,7 @@ class Driver:
 
     async def _think(self, wanted: Think) -> Thought:
         on_text = self._hear if self.on_event else None
-        stretch, marked = await self.lookout.think(wanted.tokens, wanted.until, ban_end=wanted.ban_end, on_text=on_text)
+        stretch, marked = await self.lookahead.think(wanted.tokens, wanted.until, ban_end=wanted.ban_end, on_text=on_text)
         self._stretch, self._ban_end = wanted.tokens if wanted.until is None else len(stretch.ids), wanted.ban_end
         self.ids += stretch.ids
         return Thought(len(stretch.ids), stretch.ended, stretch.eos, marked, stretch.tops, stretch.ids)
@@ -120,7 +120,7 @@ class Driver:
         spec = self.asking if ask.final is None else self.spec
         reader = self.reader if ask.final is None else None
         suffix = await self._suffix(ask, spec, reader.engine if reader else self.engine)
-        done = spec.done(None if self.full else ask.enough)
+        done = spec.done(None if self.full else ask.cut_below)
         asking = self._probe(reader, suffix, spec, done)
         if self.overlap and ask.final is None:
             answered = await self._meanwhile(asking)
@@ -139,7 +139,7 @@ class Driver:
         if reader:
             return reader.probe(self.ids, suffix, spec.limit, done, self._guess, top=spec.top)
         guess = () if self.reader else self._guess
-        return self.session.probe(suffix, spec.limit, done, guess, back=self.lookout.back, top=spec.top)
+        return self.session.probe(suffix, spec.limit, done, guess, rewind=self.lookahead.rewind, top=spec.top)
 
     async def _meanwhile(self, asking: Coroutine[Any, Any, Answered]) -> Answered:
         """The probe, while the session thinks ahead as far as the last stretch went. Not a TaskGroup: what goes wrong must
@@ -156,7 +156,7 @@ class Driver:
     async def _suffix(self, ask: Ask, spec: ProbeSpec, engine: Engine) -> tuple[int, ...]:
         """The prefix's ids, the end tag before them where thinking is over or the spec closes it. An end tag in a prefix
         is this model's own."""
-        closing = ask.over or spec.closes(final=ask.final not in (None, "certainty"))
+        closing = ask.close_thinking or spec.closes(final=ask.final not in (None, "certainty"))
         close_tag = engine.info.close_tag
         prefix = await engine.encode(spec.prefix.replace(END_TAG, close_tag))
         return (*await engine.encode(close_tag), *prefix) if closing else prefix
@@ -180,7 +180,7 @@ class Driver:
             return probe
         value = certainty.aggregate(spec.aggregate, probe.probabilities)
         falls = spec.aggregate in certainty.FALLING
-        if probe.bound and not (falls and ask.enough is not None and value < ask.enough):
+        if probe.bound and not (falls and ask.cut_below is not None and value < ask.cut_below):
             raise NotRecorded(
                 f"The probe at token {probe.at} was cut short: its certainty is at most {value:.3g}.",
                 "Record full probabilities, or replay at the threshold it was recorded for or above.",
@@ -190,7 +190,7 @@ class Driver:
     async def _append(self, append: Append) -> int:
         whole = await self.engine.encode(append.text)
         ids = whole[: append.at_most]
-        await self.lookout.append(ids)
+        await self.lookahead.append(ids)
         self.ids += ids
         self._tell(Thinking(append.text if ids == whole else await self.engine.decode(ids), forced=True))
         return len(ids)

@@ -1,7 +1,7 @@
 """Thinking as far as the next mark, on any engine.
 
 A mark is certain only once what follows it was read ("Wait" may become "Waiter"). Sessions cannot unread, so what was read
-past the mark waits its turn here, and a probe at the mark is asked `back` over it.
+past the mark waits its turn here, and a probe at the mark is made with `rewind`: as if those tokens did not exist.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from cgr.engines.base import Engine, OnText, Session, Stretch
 from cgr.rules.marks import Marks, Place
 
 
-class Lookout:
+class Lookahead:
     """Hands out a session's thinking. `known`: where the marks are, if that is recorded and need not be read."""
 
     def __init__(self, engine: Engine, session: Session, known: Sequence[int] | None = None) -> None:
@@ -25,7 +25,7 @@ class Lookout:
         self._heard = 0
 
     @property
-    def back(self) -> int:
+    def rewind(self) -> int:
         """Tokens that were read and not handed out yet."""
         return len(self._read) - self.at
 

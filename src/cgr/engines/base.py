@@ -104,11 +104,11 @@ class Session(Protocol):
         """Think ahead while a probe is in flight; what is not used later is wasted, never seen."""
 
     async def probe(
-        self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, back: int = 0, top: int = 0
+        self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, rewind: int = 0, top: int = 0
     ) -> Answered:
         """Decode greedily after the suffix and forget it. `guess`: tokens that may well be the answer; an engine that
-        verifies checks them in one pass, with the same result. `back`: ask as if the last so many tokens had not been
-        thought yet. `top`: how many alternatives are wanted of each token, where the engine cannot give them all."""
+        verifies checks them in one pass, with the same result. `rewind`: probe as if the last `rewind` tokens did not
+        exist. `top`: how many alternatives are wanted of each token, where the engine cannot give them all."""
 
     async def append(self, ids: Sequence[int]) -> None: ...
 

@@ -25,7 +25,7 @@ PREFIXES = (TRANSFORMERS, VLLM, LLAMA_SERVER)
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class ModelOptions:
     """How a model is to be opened; the fields that do not concern its engine are refused or left alone by it."""
 
     model: str | None = None
@@ -60,7 +60,7 @@ class Opening:
     def _prober(self) -> Engine:
         """The model to be asked: of what was said of the first, only what may hold for any. `NAME@URL` is at a server."""
         name, at, address = (self.probe_model or "").partition("@http")
-        given = Opening(
+        given = ModelOptions(
             name if at else self.probe_model,
             sessions=self.sessions,
             context=self.context,

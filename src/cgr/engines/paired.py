@@ -67,9 +67,9 @@ class PairedSession:
         await self.session.prefetch(tokens, ban_end=ban_end)
 
     async def probe(
-        self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, back: int = 0, top: int = 0
+        self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, rewind: int = 0, top: int = 0
     ) -> Answered:
-        return await self.session.probe(suffix, limit, done, guess, back=back, top=top)
+        return await self.session.probe(suffix, limit, done, guess, rewind=rewind, top=top)
 
     async def append(self, ids: Sequence[int]) -> None:
         await self.session.append(ids)

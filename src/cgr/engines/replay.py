@@ -91,7 +91,7 @@ class ReplaySession:
         return None
 
     async def probe(
-        self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, back: int = 0, top: int = 0
+        self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, rewind: int = 0, top: int = 0
     ) -> Answered:
         at_end = self.over or self.at == self.engine.trace.budget
         again, self.asked = self.at == self.asked, self.at

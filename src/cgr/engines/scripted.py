@@ -91,10 +91,10 @@ class ScriptedSession:
         self._ahead = tokens
 
     async def probe(
-        self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, back: int = 0, top: int = 0
+        self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, rewind: int = 0, top: int = 0
     ) -> Answered:
         text = (await self.engine.decode(suffix)).strip()
-        at = self.at - back
+        at = self.at - rewind
         self.engine.log.append(f"probe {at} {text}")
         tokens: list[Token] = []
         ended = False

@@ -31,7 +31,7 @@ from cgr.rules.dynasor import Dynasor
 from cgr.rules.eat import Eat
 from cgr.rules.fixed_budget import FixedBudget
 from cgr.rules.give_up import GiveUpEarly
-from cgr.rules.level_rule import Levelled
+from cgr.rules.level_rule import Levelled, LevelRule
 from cgr.rules.loop_breaker import LoopBreaker
 from cgr.rules.no_thinking import NoThinking
 from cgr.rules.puma_verify import PumaVerify
@@ -60,6 +60,7 @@ __all__ = [
     "GiveUpEarly",
     "GoOn",
     "KeepThinking",
+    "LevelRule",
     "Levelled",
     "LoopBreaker",
     "NoThinking",

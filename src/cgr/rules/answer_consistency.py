@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 
 from cgr.records import Probe
 from cgr.rules.base import INTERVAL, Seen, check_at_least_one, next_multiple, rule
-from cgr.rules.level_rule import Levelled, agreements
+from cgr.rules.level_rule import LevelRule, agreements
 
 
 @rule("answer-consistency")
 @dataclass(frozen=True, kw_only=True)
-class AnswerConsistency(Levelled):
+class AnswerConsistency(LevelRule):
     """Ask every few tokens, and stop when the same answer came several times in a row, however sure.
 
     Liu and Wang: Answer Convergence as a Signal for Early Stopping in Reasoning. The original asks at the end of each

@@ -75,8 +75,8 @@ class Rule:
     `main` names the parameter that trades tokens for accuracy, and `grid` its values for a comparison, cautious ones last.
 
     `place`: ask at these marks in the thinking, from the position on that `next_probe` names. `answers` is False if a probe
-    holds no answer: after a stop, the answer is asked for with the thinking closed. `looks`: look at the thinking itself
-    every so many tokens (`on_thought`); 0: never.
+    holds no answer: after a stop, the answer is asked for with the thinking closed. `inspect_every`: call
+    `on_thought` after this many tokens of thinking; 0: never.
     """
 
     name: ClassVar[str]
@@ -87,7 +87,7 @@ class Rule:
     grid: ClassVar[tuple[float, ...]] = ()
     place: ClassVar[Place | None] = None
     answers: ClassVar[bool] = True
-    looks: ClassVar[int] = 0
+    inspect_every: ClassVar[int] = 0
 
     @property
     def asks(self) -> Asks:
@@ -108,7 +108,7 @@ class Rule:
         return None if self.place is None else seen.at + 1
 
     def on_thought(self, seen: Seen) -> Action:
-        """What to do after `looks` more tokens of thinking."""
+        """What to do after `inspect_every` more tokens of thinking."""
         return GO_ON
 
     def on_probe(self, seen: Seen) -> Action:

@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Self
 from cgr.errors import UsageError
 from cgr.records import Probe
 from cgr.rules.base import INTERVAL, THRESHOLD, Seen, check_at_least_one, check_threshold, next_multiple, rule
-from cgr.rules.level_rule import Levelled, exponential
+from cgr.rules.level_rule import LevelRule, exponential
 
 
 @rule("conformal")
 @dataclass(frozen=True, kw_only=True)
-class Conformal(Levelled):
+class Conformal(LevelRule):
     """Stop when an exponential mean of the certainty is high, give up when it stays under a floor that rises.
 
     Wang et al.: Conformal Thinking (xidulu/reasoning_risk_control). The mean gives the newest certainty a weight of

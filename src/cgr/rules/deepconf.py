@@ -28,7 +28,7 @@ class DeepConf(Rule):
     floor: float | None = None
     window: int | None = None
     needs: ClassVar[frozenset[str]] = frozenset({"thinking_logprobs"})
-    looks: ClassVar[int] = 1
+    inspect_every: ClassVar[int] = 1
     main: ClassVar[str | None] = "percentile"
     grid: ClassVar[tuple[float, ...]] = (90.0, 75.0, 50.0, 25.0, 10.0, 5.0)
 

@@ -8,7 +8,7 @@ from cgr.errors import UnknownName
 from cgr.probing import END_TAG, Asks
 from cgr.records import Probe
 from cgr.rules.base import Seen, check_threshold, rule
-from cgr.rules.level_rule import Levelled
+from cgr.rules.level_rule import LevelRule
 from cgr.rules.marks import Place
 
 AVERAGES = ("avg1", "avg2")
@@ -17,7 +17,7 @@ PREFIX = "\n**Final Answer**\n\\boxed"
 
 @rule("deer")
 @dataclass(frozen=True, kw_only=True)
-class Deer(Levelled):
+class Deer(LevelRule):
     """Ask before each "Wait" or "Alternatively", and stop when the trial answer's mean probability exceeds the threshold.
 
     Yang et al.: Dynamic Early Exit in Reasoning Models (iie-ycx/DEER). The mean is arithmetic (`avg1`), over the answer's

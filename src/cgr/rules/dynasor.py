@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from cgr.probing import Asks
 from cgr.records import Probe
 from cgr.rules.base import Seen, check_at_least_one, next_multiple, rule
-from cgr.rules.level_rule import Levelled, agreements
+from cgr.rules.level_rule import LevelRule, agreements
 
 PREFIX = "... Oh, I suddenly got the answer to the whole problem, **Final Answer**\n\n\\[ \\boxed{"
 HEDGES = re.compile(r"\b(?:wait|hold|but|okay|no|hmm)\b", re.IGNORECASE)
@@ -16,7 +16,7 @@ HEDGES = re.compile(r"\b(?:wait|hold|but|okay|no|hmm)\b", re.IGNORECASE)
 
 @rule("dynasor")
 @dataclass(frozen=True, kw_only=True)
-class Dynasor(Levelled):
+class Dynasor(LevelRule):
     """Ask every few tokens, and stop when the last few answers are the same and none of them was hedged.
 
     Fu et al.: Efficiently Scaling LLM Reasoning with Certaindex (hao-ai-lab/Dynasor). An answer counts if it is not empty

@@ -9,7 +9,7 @@ from cgr.errors import NotRecorded, UsageError
 from cgr.probing import END_TAG, Asks
 from cgr.records import Probe
 from cgr.rules.base import rule
-from cgr.rules.level_rule import Levelled, exponential
+from cgr.rules.level_rule import LevelRule, exponential
 from cgr.rules.marks import Place
 
 PREFIX = f"\n{END_TAG}\n"
@@ -17,7 +17,7 @@ PREFIX = f"\n{END_TAG}\n"
 
 @rule("eat")
 @dataclass(frozen=True, kw_only=True)
-class Eat(Levelled):
+class Eat(LevelRule):
     """Close the thinking on trial after each paragraph, and stop when the entropy of what would come next has settled.
 
     Wang et al.: Entropy After </Think> for reasoning model early exiting (xidulu/EAT). H is the entropy of the next

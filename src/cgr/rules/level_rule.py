@@ -17,7 +17,7 @@ from cgr.rules.same_answer import same_answer
 
 
 @dataclass(frozen=True, kw_only=True)
-class Levelled(Rule):
+class LevelRule(Rule):
     """`levels` must not depend on the main parameter, and the n-th level only on the first n probes. `enough` and
     `hopeless` are given numbers, or arrays of them."""
 
@@ -61,3 +61,6 @@ def exponential(values: Sequence[float], weight: float) -> list[float]:
     for value in values:
         means.append(weight * value + (1 - weight) * means[-1] if means else value)
     return means
+
+
+Levelled = LevelRule  # its former name, for rules written against it

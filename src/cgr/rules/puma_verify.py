@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 from cgr.probing import Asks
 from cgr.records import Probe
 from cgr.rules.base import INTERVAL, Seen, check_at_least_one, check_threshold, next_multiple, rule
-from cgr.rules.level_rule import Levelled
+from cgr.rules.level_rule import LevelRule
 from cgr.rules.same_answer import same_answer
 
 
 @rule("puma-verify")
 @dataclass(frozen=True, kw_only=True)
-class PumaVerify(Levelled):
+class PumaVerify(LevelRule):
     """Ask every few tokens, and stop when a confident answer is confirmed by the next probe.
 
     The last step of PUMA (giovanni-vaccarino/PUMA). A probe whose geometric mean confidence is at least the threshold is

@@ -17,7 +17,7 @@ INFO = ModelInfo("some-model", "llama.cpp", 4096, "<think>", "</think>", budget=
 def watcher() -> tuple[Watcher, io.StringIO]:
     out = io.StringIO()
     watching = Watcher(file=out)
-    watching.begin("Why?", Settings(threshold=0.9).fitted(INFO), INFO, own=False)
+    watching.begin("Why?", Settings(threshold=0.9).resolve(INFO), INFO, own=False)
     return watching, out
 
 

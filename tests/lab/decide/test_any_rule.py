@@ -21,7 +21,7 @@ from cgr.lab.decide import replay as decisions
 from cgr.lab.decide.any_rule import Recordings, calibrated_threshold, decide_rule, traces_for, warm_floor
 from cgr.lab.decide.replay import Decided, replay, replayed
 from cgr.lab.record.generate import agenerate
-from cgr.lab.record.probe import Wish, aprobe
+from cgr.lab.record.probe import ProbeRequest, aprobe
 from cgr.lab.store import Store
 from cgr.lab.store.needed_probes import asked_by, wishes_for
 from cgr.probing import ProbeSpec
@@ -148,7 +148,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def live(rule: Rule, question: Question, **options: Any) -> Decision:
-    session = await ENGINE.open(question.text, Sampling(logprobs=bool(rule.looks)))
+    session = await ENGINE.open(question.text, Sampling(logprobs=bool(rule.inspect_every)))
     driver = Driver(ENGINE, session, ProbeSpec(max_answer_tokens=4), full=True, **options)
     return (await driver.run(rule.within(BUDGET), BUDGET, Abstention())).decision
 
@@ -295,7 +295,7 @@ def test_a_forced_run_serves_both_ways_of_forcing(tmp_path: Path, probed: str, b
     wanted = plan(asked()[:1], budget=budget, interval=interval, rule="cgr-forced", probe=probe)
     asyncio.run(agenerate(tmp_path, wanted, engine()))
     if probed == "after":
-        asyncio.run(aprobe(tmp_path, Wish(), engine()))
+        asyncio.run(aprobe(tmp_path, ProbeRequest(), engine()))
     recordings = Recordings.of(tmp_path)
     (trace,) = recordings.traces_of(None)
     assert [at for at, _ in trace.forced][:2] == [at for at in (3, 9) if at < budget]

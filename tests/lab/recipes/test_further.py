@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cgr.lab.recipes.forecast import forecast
-from cgr.lab.recipes.further import FurtherProbes
+from cgr.lab.recipes.further import ExtraProbes
 from cgr.lab.recipes.recipe import read_recipe
 from cgr.lab.recipes.run import Experiment
 from cgr.lab.record.progress import Progress
@@ -155,6 +155,6 @@ def test_the_second_time_no_model_is_loaded(small: Path, made: tuple[Path, dict[
 
 def test_a_set_of_that_name_that_was_made_otherwise_is_refused(small: Path, made: tuple[Path, dict[str, object]]) -> None:
     folder, _ = made
-    other = replace(read_recipe(small), further_probes=(FurtherProbes(name="closed", close_think="never"),))
+    other = replace(read_recipe(small), further_probes=(ExtraProbes(name="closed", close_think="never"),))
     with pytest.raises(OtherConfiguration, match="close think is 'always' there and 'never' here"):
         Experiment(other, folder).make(Progress(quiet=True), Progress(quiet=True))

@@ -14,7 +14,7 @@ from cgr.engines.base import Sampling
 from cgr.engines.scripted import ScriptedEngine, ScriptedSession
 from cgr.errors import EngineError, NotRecorded, UnknownName, UsageError
 from cgr.lab.record.generate import agenerate
-from cgr.lab.record.probe import AskAt, Wish, aprobe
+from cgr.lab.record.probe import AskAt, ProbeRequest, aprobe
 from cgr.lab.record.progress import Progress
 from cgr.lab.store import Store, probing_stage
 from cgr.lab.store.config import OtherConfiguration, RunConfig
@@ -42,7 +42,7 @@ async def test_cuts_are_at_every_multiple_up_to_the_end_and_below_the_budget(
     engine = scripted(script, sure_from(4))
     for name, probe in (("on the way", True), ("after", False)):
         await agenerate(tmp_path / name, plan(ASKED[:1], probe=probe, budget=budget, interval=interval), engine)
-    assert await aprobe(tmp_path / "after", Wish(), engine) == "default"
+    assert await aprobe(tmp_path / "after", ProbeRequest(), engine) == "default"
     after, on_the_way = kept(tmp_path / "after", "default"), kept(tmp_path / "on the way", "default")
     assert [probe.at for probe in after[0].probes] == positions
     assert after == on_the_way
@@ -55,7 +55,7 @@ async def test_on_the_embedded_model_too_and_a_trace_is_read_once(model: Model, 
     }
     for name, wanted in made.items():
         await agenerate(tmp_path / name, wanted, model.engine, sessions=2)
-    await aprobe(tmp_path / "after", Wish(), model.engine, sessions=2)
+    await aprobe(tmp_path / "after", ProbeRequest(), model.engine, sessions=2)
     for there, here in zip(kept(tmp_path / "on the way", "default"), kept(tmp_path / "after", "default"), strict=True):
         assert [probe.at for probe in here.probes] == [at for at in range(16, 100, 16) if at <= here.thinking_tokens]
         same(there.probes, here.probes)
@@ -80,15 +80,15 @@ def same(there: Sequence[Probe], here: Sequence[Probe]) -> None:
 async def test_several_sets_live_in_a_run(tmp_path: Path) -> None:
     engine = scripted("a b c d e f g h", sure_from(4))
     await agenerate(tmp_path, plan(), engine)
-    assert await aprobe(tmp_path, Wish(), engine) == "default"
-    assert await aprobe(tmp_path, Wish(interval=3), engine) == "every-3"
-    assert await aprobe(tmp_path, Wish(interval=4), engine) == "every-4"
-    assert await aprobe(tmp_path, Wish(interval=4, close_think="always", name="closed"), engine) == "closed"
+    assert await aprobe(tmp_path, ProbeRequest(), engine) == "default"
+    assert await aprobe(tmp_path, ProbeRequest(interval=3), engine) == "every-3"
+    assert await aprobe(tmp_path, ProbeRequest(interval=4), engine) == "every-4"
+    assert await aprobe(tmp_path, ProbeRequest(interval=4, close_think="always", name="closed"), engine) == "closed"
     asked = len(engine.log)
-    assert await aprobe(tmp_path, Wish(interval=3), engine) == "every-3"
+    assert await aprobe(tmp_path, ProbeRequest(interval=3), engine) == "every-3"
     assert len(engine.log) == asked  # nothing was left to do
     with pytest.raises(OtherConfiguration, match="close think is 'always' there and 'never' here"):
-        await aprobe(tmp_path, Wish(interval=4, name="closed"), engine)
+        await aprobe(tmp_path, ProbeRequest(interval=4, name="closed"), engine)
     assert [probe.at for probe in kept(tmp_path, "every-3")[0].probes] == [3, 6]
     assert "</think> Final Answer: \\boxed{" in {line.partition(" 4 ")[2] for line in engine.log}
 
@@ -97,14 +97,14 @@ async def test_the_final_answer_is_asked_for_again_only_where_it_would_be_anothe
     answers = {"Final Answer: \\boxed{": SURE, "Else: {": (("5", 0.5), ("6", 0.8), ("}", 0.9))}
     engine = scripted("a b </think>", lambda at, suffix: answers[suffix.removeprefix("</think> ")])
     await agenerate(tmp_path, plan(ASKED[:1]), engine)
-    await aprobe(tmp_path, Wish(interval=1), engine)
+    await aprobe(tmp_path, ProbeRequest(interval=1), engine)
     assert kept(tmp_path, "default")[0].final == kept(tmp_path)[0].final
     assert sum(line.startswith("probe 2 </think>") for line in engine.log) == 1
-    await aprobe(tmp_path, Wish(prefix="Else: {", name="else"), engine)
+    await aprobe(tmp_path, ProbeRequest(prefix="Else: {", name="else"), engine)
     assert kept(tmp_path, "else")[0].final.answer == "56"
     assert kept(tmp_path)[0].final.answer == "7"
     asked = len(engine.log)
-    await aprobe(tmp_path, Wish(interval=5, aggregate="product", name="product"), engine)
+    await aprobe(tmp_path, ProbeRequest(interval=5, aggregate="product", name="product"), engine)
     assert not [line for line in engine.log[asked:] if line.startswith("probe")]
 
 
@@ -114,11 +114,11 @@ async def test_what_fails_is_listed_and_tried_again(tmp_path: Path) -> None:
             raise EngineError("It hears nothing.")
 
     await agenerate(tmp_path, plan(), Moody())
-    await aprobe(tmp_path, Wish(), Deaf(), progress=(progress := Progress(quiet=True)))
+    await aprobe(tmp_path, ProbeRequest(), Deaf(), progress=(progress := Progress(quiet=True)))
     with Store.open(tmp_path) as store:
         assert [failure.message for failure in store.failures(probing_stage("default"))] == ["It hears nothing."] * 2
     assert progress.failed == 2
-    await aprobe(tmp_path, Wish(), Moody())
+    await aprobe(tmp_path, ProbeRequest(), Moody())
     with Store.open(tmp_path) as store:
         assert not store.failures()
         assert len(store.probed("default")) == 2
@@ -132,7 +132,7 @@ def test_asking_at_positions() -> None:
 async def test_probes_at_marks(tmp_path: Path) -> None:
     engine = scripted("so Wait no Alternatively x </think>", sure_from(3))
     await agenerate(tmp_path, plan(ASKED[:1]), engine)
-    assert await aprobe(tmp_path, Wish(where="wait", name="w"), engine) == "w"
+    assert await aprobe(tmp_path, ProbeRequest(where="wait", name="w"), engine) == "w"
     assert [(probe.at, probe.answer) for probe in kept(tmp_path, "w")[0].probes] == [(1, "3"), (3, "7")]
     with Store.open(tmp_path) as store:
         assert (store.info("w").interval, store.info().interval) == (0, 2)
@@ -173,9 +173,9 @@ async def test_another_model_says_when_and_the_generator_says_what(tmp_path: Pat
     await agenerate(tmp_path, plan(ASKED[:1]), generator)
     vocabulary = " ".join(generator._words)
     alike, unlike = Another(vocabulary, lambda at, suffix: UNSURE), Another("x y z e d", lambda at, suffix: UNSURE)
-    assert await aprobe(tmp_path, Wish(), alike) == "default"
+    assert await aprobe(tmp_path, ProbeRequest(), alike) == "default"
     teller = Model(generator)
-    assert await aprobe(tmp_path, Wish(), unlike, open_teller=lambda name: teller) == "every-2"
+    assert await aprobe(tmp_path, ProbeRequest(), unlike, open_teller=lambda name: teller) == "every-2"
     for another in (alike, unlike):
         assert (await another.decode(another.told)).split() == ["a", "b", "c", "d", "e"]
     for name in ("default", "every-2"):
@@ -190,9 +190,9 @@ async def test_a_model_that_reads_otherwise_needs_the_one_that_thought(tmp_path:
     await agenerate(tmp_path, plan(ASKED[:1]), generator)
     other = Another("x", lambda at, suffix: UNSURE)
     with pytest.raises(UsageError, match="reads the tokens of scripted as another text"):
-        await aprobe(tmp_path, Wish(), other)
+        await aprobe(tmp_path, ProbeRequest(), other)
     with pytest.raises(UsageError, match="have changed since"):
-        await aprobe(tmp_path, Wish(), other, open_teller=lambda name: Model(Another("y", None)))
+        await aprobe(tmp_path, ProbeRequest(), other, open_teller=lambda name: Model(Another("y", None)))
 
 
 @pytest.mark.parametrize(
@@ -206,14 +206,14 @@ async def test_a_model_that_reads_otherwise_needs_the_one_that_thought(tmp_path:
 )
 def test_a_wish_that_cannot_be_is_refused(wish: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error):
-        Wish(**wish)
+        ProbeRequest(**wish)
 
 
 async def test_a_prefix_that_no_answer_can_close_is_refused(tmp_path: Path) -> None:
     engine = scripted("a </think>")
     await agenerate(tmp_path, plan(), engine)
     with pytest.raises(UsageError, match="could never be closed"):
-        await aprobe(tmp_path, Wish(prefix="So: "), engine)
+        await aprobe(tmp_path, ProbeRequest(prefix="So: "), engine)
 
 
 async def test_traces_without_tokens_and_runs_without_traces_cannot_be_probed(tmp_path: Path) -> None:
@@ -221,8 +221,8 @@ async def test_traces_without_tokens_and_runs_without_traces_cannot_be_probed(tm
     with Store.create(tmp_path, config) as store:
         store.add_questions(ASKED)
     with pytest.raises(NotRecorded, match="no traces yet"):
-        await aprobe(tmp_path, Wish(), scripted("a"))
+        await aprobe(tmp_path, ProbeRequest(), scripted("a"))
     with Store.create(tmp_path, config) as store:
         store.add_trace(RecordedTrace("q1", 0, "7", 5, "end_of_thinking", 8, Probe(5, "7", 0.9, True)))
     with pytest.raises(NotRecorded, match="without token ids"):
-        await aprobe(tmp_path, Wish(), scripted("a"))
+        await aprobe(tmp_path, ProbeRequest(), scripted("a"))

@@ -11,7 +11,7 @@ from rich.text import Text
 from cgr.drive.driver import Decided, Event, Probed, Thinking
 from cgr.engines.base import ModelInfo
 from cgr.records import Probe
-from cgr.settings import Fitted
+from cgr.settings import Resolved
 from cgr.solve import Solution
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -30,17 +30,17 @@ class Watcher:
     def __init__(self, quiet: bool = False, file: TextIO | None = None) -> None:
         self.console = Console(file=file or sys.stdout, quiet=quiet, highlight=False, soft_wrap=True)
         self.probes: list[Probe] = []
-        self.fitted: Fitted | None = None
+        self.resolved: Resolved | None = None
         self._fresh_line = True
 
-    def begin(self, question: str, fitted: Fitted, info: ModelInfo, own: bool) -> None:
-        self.fitted = fitted
+    def begin(self, question: str, resolved: Resolved, info: ModelInfo, own: bool) -> None:
+        self.resolved = resolved
         if own:
             self.console.print("No question was given, so here is one of the embedded model's own.", style="italic")
         self.console.print(Text(question.strip(), style="bold"))
         self.console.print(
-            f"{info.name} on {info.engine}, rule {fitted.rule.name}, asked every {fitted.interval} tokens, "
-            f"budget {fitted.budget}\n",
+            f"{info.name} on {info.engine}, rule {resolved.rule.name}, asked every {resolved.interval} tokens, "
+            f"budget {resolved.budget}\n",
             style="dim",
         )
 
@@ -74,7 +74,7 @@ class Watcher:
         self.console.print(line)
 
     def _colour(self, probe: Probe) -> str:
-        threshold = self.fitted.threshold if self.fitted else 1.0
+        threshold = self.resolved.threshold if self.resolved else 1.0
         return "green" if probe.closed and probe.certainty >= threshold else "yellow"
 
     def _end_line(self) -> None:

@@ -144,13 +144,13 @@ class CompletionsSession:
         self._over = self._eos = eos
 
     async def probe(
-        self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, back: int = 0, top: int = 0
+        self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, rewind: int = 0, top: int = 0
     ) -> Answered:
         began = time.perf_counter()
         tokens: list[Token] = []
         ended, over, cached, prefilled = False, False, 0, 0
         control = frozenset() if top else self.control  # whose alternatives are wanted is a token like any other
-        thought = self.trace[: len(self.trace) - back]
+        thought = self.trace[: len(self.trace) - rewind]
         body = probe_body([*self.prompt, *thought, *suffix], limit, self.slots[-1], top)
         async with self.wire.stream(body) as pieces:
             async for piece in pieces:

@@ -207,10 +207,10 @@ class RemoteSession:
     # probing
 
     async def probe(
-        self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, back: int = 0, top: int = 0
+        self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, rewind: int = 0, top: int = 0
     ) -> Answered:
         began = time.perf_counter()
-        thought = self.trace[: len(self.trace) - back]
+        thought = self.trace[: len(self.trace) - rewind]
         prompt = await self.speech.prompt([*self.prompt, *thought, *suffix])
         wanted = probe_wanted(self.speech.dialect, prompt, limit, top)
         control = (

@@ -156,10 +156,12 @@ class TransformersSession:
         """Nothing is gained: the batch is one, and other sessions fill it meanwhile."""
 
     async def probe(
-        self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, back: int = 0, top: int = 0
+        self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, rewind: int = 0, top: int = 0
     ) -> Answered:
         control = frozenset[int]() if top else self.habits.control  # where alternatives are wanted, any token counts
-        job = Probing(self.row, self._length - back, suffix, limit, done, guess, control, self.habits.words, max(top, TOP))
+        job = Probing(
+            self.row, self._length - rewind, suffix, limit, done, guess, control, self.habits.words, max(top, TOP)
+        )
         return await ask(self.batch, job, job.future)
 
     async def append(self, ids: Sequence[int]) -> None:

@@ -19,13 +19,13 @@ from cgr.lab.decide import deepconf as confidence
 from cgr.lab.decide.arrays import Levels
 from cgr.lab.decide.columns import Columns
 from cgr.lab.decide.replay import Decided, decide, replayed
-from cgr.lab.record.probe import Wish
+from cgr.lab.record.probe import ProbeRequest
 from cgr.lab.store import DEFAULT, Key, Store
 from cgr.lab.store.config import NATURAL, ProbeSet, RunConfig, same_model
 from cgr.lab.store.needed_probes import asked_by, forces, serves
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.probing import ProbeSpec
-from cgr.rules import DeepConf, Levelled, Rule
+from cgr.rules import DeepConf, LevelRule, Rule
 
 
 @dataclass(eq=False)
@@ -80,7 +80,7 @@ class Recordings:
         """The names of the sets that this rule reads."""
         return tuple(self._set_for(rule, wish) for wish in asked_by(rule))
 
-    def _set_for(self, rule: Rule, wish: Wish) -> str:
+    def _set_for(self, rule: Rule, wish: ProbeRequest) -> str:
         asked = self.sets[self.default] if self.default is not None else self.config
         serving = [
             name for name, there in self.sets.items() if same_model(asked, there) and serves(there, wish, self.config)
@@ -89,7 +89,7 @@ class Recordings:
             raise self._missing(rule, wish)
         return DEFAULT if DEFAULT in serving else max(serving, key=lambda name: self.sets[name].interval)
 
-    def _missing(self, rule: Rule, wish: Wish) -> NotRecorded:
+    def _missing(self, rule: Rule, wish: ProbeRequest) -> NotRecorded:
         places = {"interval": f"every {wish.interval} tokens", "start": "before any thinking"}
         where = places.get(wish.where, f"at each {wish.where}")
         what = {"text": "with what follows the answer", "entropy": "for the next token's entropy"}.get(wish.reads, "")
@@ -111,7 +111,7 @@ class Recordings:
             self._groups[window] = confidence.Groups.of([trace.tops for trace in traces], window)
         return self._groups[window]
 
-    def levels(self, probe_set: str, rule: Levelled, spec: ProbeSpec) -> Levels:
+    def levels(self, probe_set: str, rule: LevelRule, spec: ProbeSpec) -> Levels:
         key = (probe_set, levelled.whatever_its_threshold(rule))
         if key not in self._levels:
             traces = self.traces_of(probe_set, whole=rule.asks.reads == "text")
@@ -128,7 +128,7 @@ def decide_rule(recordings: Recordings, rule: Rule) -> Decided:
     spec = ProbeSpec(aggregate=recordings.config.asking.aggregate)
     names = recordings.sets_for(rule)
     own = names[0] if names else recordings.default
-    if isinstance(rule, Levelled) and own is not None and _whole(recordings, own):
+    if isinstance(rule, LevelRule) and own is not None and _whole(recordings, own):
         answers = recordings.columns_of(names[1]) if len(names) > 1 else None
         found = recordings.levels(own, rule, spec)
         return levelled.decide_levels(rule, recordings.columns_of(own), found, answers)
@@ -141,7 +141,7 @@ def decide_rule(recordings: Recordings, rule: Rule) -> Decided:
 def traces_for(recordings: Recordings, rule: Rule) -> list[RecordedTrace]:
     """The traces with the probes that this rule reads; what is missing is said by name."""
     names = recordings.sets_for(rule)
-    whole = "token_ids" in rule.needs or rule.asks.reads == "text" or bool(rule.looks)
+    whole = "token_ids" in rule.needs or rule.asks.reads == "text" or bool(rule.inspect_every)
     return recordings.traces_of(names[0] if names else recordings.default, whole=whole)
 
 

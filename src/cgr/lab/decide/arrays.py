@@ -17,7 +17,7 @@ from cgr.lab.decide.replay import Decided, first_true, readable, stopped
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.probing import ProbeSpec
 from cgr.records import Probe
-from cgr.rules import Levelled, Rule, Seen
+from cgr.rules import LevelRule, Rule, Seen
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,13 +29,13 @@ class Levels:
     asked: Bools
 
 
-def whatever_its_threshold(rule: Levelled) -> Levelled:
+def whatever_its_threshold(rule: LevelRule) -> LevelRule:
     """The rule with its main parameter at the default: rules that share it share their levels."""
     defaults: dict[str, Any] = {one.name: one.default for one in fields(rule) if one.name == rule.main}
     return replace(rule, **defaults)
 
 
-def levels(rule: Levelled, columns: Columns, traces: Sequence[RecordedTrace], spec: ProbeSpec) -> Levels:
+def levels(rule: LevelRule, columns: Columns, traces: Sequence[RecordedTrace], spec: ProbeSpec) -> Levels:
     """Of each probe that the rule makes; the others have none. Traces in the order of the columns."""
     asked = _asked(rule, columns)
     level, sure = np.full(columns.at.shape, np.nan), np.zeros(columns.at.shape)
@@ -48,7 +48,7 @@ def levels(rule: Levelled, columns: Columns, traces: Sequence[RecordedTrace], sp
     return Levels(level, sure, asked)
 
 
-def _asked(rule: Levelled, columns: Columns) -> Bools:
+def _asked(rule: LevelRule, columns: Columns) -> Bools:
     asked = columns.present
     if rule.place is None:
         asked = asked & (columns.at % (rule.next_probe(Seen(0)) or 1) == 0)
@@ -62,7 +62,7 @@ def _reread(probe: Probe, aggregate: str) -> Probe:
     return probe if value == probe.certainty else replace(probe, certainty=value)
 
 
-def decide_levels(rule: Levelled, columns: Columns, found: Levels, answers: Columns | None = None) -> Decided:
+def decide_levels(rule: LevelRule, columns: Columns, found: Levels, answers: Columns | None = None) -> Decided:
     """The first probe that is enough answers; the first that is hopeless gives up. `answers`: those at the same places,
     with the thinking closed, for a rule whose probes hold none."""
     there = columns if answers is None else answers
@@ -94,4 +94,4 @@ def _given_up(decided: Decided, gave_up: Bools) -> Decided:
 
 def is_levelled(rule: Rule) -> bool:
     """Whether this form says all of what the rule does: one that also acts at the end of thinking is left to the loop."""
-    return isinstance(rule, Levelled) and not rule.probes_at_end and not rule.looks
+    return isinstance(rule, LevelRule) and not rule.probes_at_end and not rule.inspect_every

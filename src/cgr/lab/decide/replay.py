@@ -22,7 +22,7 @@ from cgr.lab.store.recorded import RecordedTrace
 from cgr.probing import ProbeSpec
 from cgr.reason import Abstention
 from cgr.records import Decision, Probe, Trace
-from cgr.rules import WAIT, Cgr, DeepConf, FixedBudget, Levelled, Rule, make_rule
+from cgr.rules import WAIT, Cgr, DeepConf, FixedBudget, LevelRule, Rule, make_rule
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ def vectorised(name: str) -> Callable[[Vectorised], Vectorised]:
 
 def over_arrays(rule: Rule) -> bool:
     """Whether all traces are decided at once, and not one by one."""
-    return rule.name in _vectorised or isinstance(rule, Levelled | DeepConf)
+    return rule.name in _vectorised or isinstance(rule, LevelRule | DeepConf)
 
 
 def decide(rule: Rule, columns: Columns, traces: Sequence[RecordedTrace] = (), spec: ProbeSpec = ProbeSpec()) -> Decided:

@@ -55,9 +55,9 @@ class Forecast(Record):
 def forecast(recipe: Recipe, folder: Path | None = None) -> Forecast:
     """The plan of a recipe. It loads no model, downloads nothing, and needs no data set but a local file."""
     info = foreseen(recipe)
-    fitted = recipe.settings().fitted(info)
+    resolved = recipe.settings().resolve(info)
     questions, longest = _asked(recipe, Asking.of(recipe.settings(), info))
-    traces, each = questions * recipe.seeds, (fitted.budget - 1) // fitted.interval
+    traces, each = questions * recipe.seeds, (resolved.budget - 1) // resolved.interval
     afterwards = recipe.probe == "afterwards"
     plan = Forecast(
         recipe=recipe.name,
@@ -67,15 +67,15 @@ def forecast(recipe: Recipe, folder: Path | None = None) -> Forecast:
         questions=questions,
         seeds=recipe.seeds,
         traces=traces,
-        budget=fitted.budget,
-        interval=fitted.interval,
-        requests=traces * (_thinking_requests(recipe, fitted.budget) + each + 1 + bool(recipe.written_tokens)),
-        thinking_tokens=traces * fitted.budget,
+        budget=resolved.budget,
+        interval=resolved.interval,
+        requests=traces * (_thinking_requests(recipe, resolved.budget) + each + 1 + bool(recipe.written_tokens)),
+        thinking_tokens=traces * resolved.budget,
         probes=traces * each,
         probe_tokens=traces * each * longest,
         answer_tokens=traces * longest,
         written_tokens=traces * recipe.written_tokens,
-        reread_tokens=traces * min(fitted.budget, each * fitted.interval) if afterwards else 0,
+        reread_tokens=traces * min(resolved.budget, each * resolved.interval) if afterwards else 0,
         tokens_per_second=recipe.tokens_per_second,
         base_url=recipe.base_url,
         server=recipe.server,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cgr.errors import UsageError
-from cgr.lab.record.probe import Wish
+from cgr.lab.record.probe import ProbeRequest
 from cgr.lab.store import DEFAULT
 from cgr.probing import CloseThink
 
@@ -14,7 +14,7 @@ FORCED = "forced"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FurtherProbes:
+class ExtraProbes:
     """A set of probes on the recipe's traces. None means: as the recipe's own. `base_url`: where `model` is served, if not
     here."""
 
@@ -34,8 +34,8 @@ class FurtherProbes:
             raise UsageError(f"The set {self.name!r} has an address and no model.", 'Add: model = "ORG/NAME"')
         self.wish()
 
-    def wish(self) -> Wish:
-        return Wish(
+    def wish(self) -> ProbeRequest:
+        return ProbeRequest(
             interval=self.interval,
             prefix=self.prefix,
             close_think=self.close_think,

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from cgr.certainty import DEFAULT as AGGREGATE
 from cgr.errors import UnknownName, UsageError
 from cgr.lab.questions import load_questions
-from cgr.lab.recipes.further import FurtherProbes
+from cgr.lab.recipes.further import ExtraProbes
 from cgr.lab.record.generate import WRITTEN_TOKENS, Plan
 from cgr.lab.report.numbers import PENALTIES, THRESHOLDS, check_penalties, check_thresholds
 from cgr.probing import PREFIX, CloseThink
@@ -59,7 +59,7 @@ class Recipe:
     thresholds: tuple[float, ...] = THRESHOLDS
     penalties: tuple[float, ...] = PENALTIES
     ablations: bool = False
-    further_probes: tuple[FurtherProbes, ...] = ()
+    further_probes: tuple[ExtraProbes, ...] = ()
     forced: bool = False
     sessions: int | None = None
     threads: int | None = None
@@ -244,7 +244,7 @@ _KINDS: Mapping[Any, _Kind] = {
 }
 
 
-_TABLES = {tuple[FurtherProbes, ...]: FurtherProbes}
+_TABLES = {tuple[ExtraProbes, ...]: ExtraProbes}
 
 
 def _read(path: Path, key: str, hint: Any, value: Any) -> Any:

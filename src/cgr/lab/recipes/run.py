@@ -15,10 +15,10 @@ from cgr import __version__
 from cgr.engines.base import Capabilities, Engine, ModelInfo
 from cgr.lab.ablate import WrittenAblations, ablate
 from cgr.lab.recipes.forecast import described, is_file
-from cgr.lab.recipes.further import FurtherProbes, forced_run
+from cgr.lab.recipes.further import ExtraProbes, forced_run
 from cgr.lab.recipes.recipe import Recipe
 from cgr.lab.record.generate import Plan, generate
-from cgr.lab.record.probe import Wish, probe
+from cgr.lab.record.probe import ProbeRequest, probe
 from cgr.lab.record.progress import Progress
 from cgr.lab.report import FOLDER, JSON, WrittenReport, figures, write_report
 from cgr.lab.report import page as pages
@@ -68,13 +68,13 @@ class Experiment:
             generate(self.folder, self.plan, self._model, sessions=self.sessions, progress=thinking)
         probing.probe_set = DEFAULT
         if self._lacks_probes():
-            probe(self.folder, Wish(name=DEFAULT), self._model, sessions=self.sessions, progress=probing)
+            probe(self.folder, ProbeRequest(name=DEFAULT), self._model, sessions=self.sessions, progress=probing)
         for further in self.recipe.further_probes:
             self._probe_further(further, another())
         if self.recipe.forced:
             self._force(another())
 
-    def _probe_further(self, further: FurtherProbes, progress: Progress) -> None:
+    def _probe_further(self, further: ExtraProbes, progress: Progress) -> None:
         if not self._lacks_further(further):
             return
         asked = self._other(further) if further.model else self._model
@@ -87,7 +87,7 @@ class Experiment:
             progress=progress,
         )
 
-    def _lacks_further(self, further: FurtherProbes) -> bool:
+    def _lacks_further(self, further: ExtraProbes) -> bool:
         with Store.open(self.folder) as store:
             made, sets = set(store.made()), store.probe_sets()
             if further.name not in sets:
@@ -98,7 +98,7 @@ class Experiment:
             refuse_differences(what, there, wanted, hint)
             return bool(made - store.probed(further.name))
 
-    def _other(self, further: FurtherProbes) -> Model:
+    def _other(self, further: ExtraProbes) -> Model:
         """Another model, to be asked about these traces."""
         address = tuple((further.base_url or "").split())
         return open_model(
@@ -208,7 +208,7 @@ class Experiment:
         return Stamp(__version__, run_digest(self.folder), recipe.thresholds, recipe.penalties, _digest(numbers))
 
 
-def _asked(further: FurtherProbes, run: RunConfig, there: ProbeSet) -> ModelInfo:
+def _asked(further: ExtraProbes, run: RunConfig, there: ProbeSet) -> ModelInfo:
     """The model that a set is to be asked of; its weights are as they were, if it is the same by name."""
     if further.model is None:
         return ModelInfo(run.model, run.engine, 0, "", "", fingerprint=run.fingerprint)

@@ -85,7 +85,7 @@ class Plan:
 
     def config(self, engine: Engine) -> RunConfig:
         """This plan on this engine: everything that was left open is decided."""
-        info, fitted = engine.info, self.settings.fitted(engine.info)
+        info, resolved = engine.info, self.settings.resolve(engine.info)
         if self.logprobs and not engine.capabilities.thinking_logprobs:
             raise MissingCapability(
                 f"{info.engine} does not give the log-probabilities of thinking.", "Leave --logprobs out."
@@ -93,8 +93,8 @@ class Plan:
         return RunConfig(
             model=info.name,
             engine=info.engine,
-            budget=fitted.budget,
-            interval=fitted.interval,
+            budget=resolved.budget,
+            interval=resolved.interval,
             source=self.source,
             fingerprint=info.fingerprint,
             temperature=self.settings.temperature,
@@ -258,9 +258,9 @@ class KeptSession:
         await self.session.prefetch(tokens, ban_end=ban_end)
 
     async def probe(
-        self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, back: int = 0, top: int = 0
+        self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, rewind: int = 0, top: int = 0
     ) -> Answered:
-        return await self.session.probe(suffix, limit, done, guess, back=back, top=top)
+        return await self.session.probe(suffix, limit, done, guess, rewind=rewind, top=top)
 
     async def append(self, ids: Sequence[int]) -> None:
         """What is written into the thinking was not sampled, and has no log-probability."""

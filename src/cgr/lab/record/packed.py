@@ -66,16 +66,16 @@ class PackedSession:
         await self.session.append(ids)
 
     async def probe(
-        self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, back: int = 0, top: int = 0
+        self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, rewind: int = 0, top: int = 0
     ) -> Answered:
         packed = self.packed
         if self._suffix is None and self.at in packed.cuts:
             self._suffix = tuple(suffix)
             found = await packed.engine.probe_many(self.prompt, packed.trace, packed.cuts, suffix, limit, done, top=top)
             self._answers = dict(zip(packed.cuts, found, strict=True))
-        if tuple(suffix) == self._suffix and not back and self.at in self._answers:
+        if tuple(suffix) == self._suffix and not rewind and self.at in self._answers:
             return self._answers[self.at]
-        return await self.session.probe(suffix, limit, done, guess, back=back, top=top)
+        return await self.session.probe(suffix, limit, done, guess, rewind=rewind, top=top)
 
     async def think(self, tokens: int, *, ban_end: bool = False, on_text: OnText | None = None) -> Stretch:
         raise NotRecorded("A trace that is asked at all its cuts at once is not thought.", "Probe it cut by cut.")

@@ -21,7 +21,7 @@ from cgr.lab.record.generate import AskEvery, prompt_text
 from cgr.lab.record.jobs import Jobs
 from cgr.lab.record.packed import PackedEngine, Packs
 from cgr.lab.record.progress import Progress
-from cgr.lab.record.retrace import RetoldEngine, reads_alike
+from cgr.lab.record.retrace import RetraceEngine, reads_alike
 from cgr.lab.store import Key, Store, probing_stage
 from cgr.lab.store.config import WHERE, Asking, ProbeSet, RunConfig, Where, same_model
 from cgr.lab.store.recorded import RecordedTrace
@@ -48,7 +48,7 @@ class AskAt(Rule):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ProbeRequest:
     """How a run is to be probed. None means: as the run says itself."""
 
     where: Where = "interval"
@@ -108,7 +108,7 @@ class Prober:
         final = trace.final if self._keeps_final(own) else None
         rule = await self._rule(trace)
         told = self._packed(trace, rule)
-        retold = RetoldEngine(told, trace, final=final, teller=self.teller, on_tokens=self.on_tokens)
+        retold = RetraceEngine(told, trace, final=final, teller=self.teller, on_tokens=self.on_tokens)
         spec = self.probe_set.asking.spec(trace.format)
         room = trace.thinking_tokens + await answer_room(self.engine, spec)
         session = await retold.open(asked, Sampling(), room=room)
@@ -166,7 +166,7 @@ def _at_the_start(decision: Decision) -> Decision:
 
 def probe(
     folder: Path,
-    wish: Wish,
+    wish: ProbeRequest,
     model: Model,
     *,
     open_teller: Callable[[str], Model] | None = None,
@@ -182,7 +182,7 @@ def probe(
 
 def probe_each(
     folder: Path,
-    wishes: Sequence[Wish],
+    wishes: Sequence[ProbeRequest],
     model: Model,
     *,
     open_teller: Callable[[str], Model] | None = None,
@@ -203,7 +203,7 @@ def probe_each(
 
 async def aprobe(
     folder: Path,
-    wish: Wish,
+    wish: ProbeRequest,
     engine: Engine,
     *,
     open_teller: Callable[[str], Model] | None = None,

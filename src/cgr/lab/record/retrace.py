@@ -14,7 +14,7 @@ from cgr.lab.store.recorded import RecordedTrace
 from cgr.records import Probe
 
 
-class RetoldEngine:
+class RetraceEngine:
     """`final`: the answer at the end where it need not be asked for again. `teller`: who can read the trace's tokens, where
     the model that is asked has another vocabulary: it is then told the text."""
 
@@ -41,8 +41,8 @@ class RetoldEngine:
 
     async def open(
         self, question: str | Sequence[int], sampling: Sampling, *, room: int, overlap: bool = False
-    ) -> RetoldSession:
-        return RetoldSession(self, await self.engine.open(question, sampling, room=room))
+    ) -> RetraceSession:
+        return RetraceSession(self, await self.engine.open(question, sampling, room=room))
 
     async def close(self) -> None:
         return None
@@ -56,8 +56,8 @@ class RetoldEngine:
         return await self.engine.encode(after[len(before) :])
 
 
-class RetoldSession:
-    def __init__(self, engine: RetoldEngine, session: Session) -> None:
+class RetraceSession:
+    def __init__(self, engine: RetraceEngine, session: Session) -> None:
         self.engine, self.session = engine, session
         self.at = self.wasted = 0
         self.over = False
@@ -75,12 +75,12 @@ class RetoldSession:
         return None
 
     async def probe(
-        self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, back: int = 0, top: int = 0
+        self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, rewind: int = 0, top: int = 0
     ) -> Answered:
         at_end = self.over or self.at == self.engine.trace.budget
         if at_end and self.engine.final is not None:
             return Answered(recorded=self.engine.final)
-        return await self.session.probe(suffix, limit, done, guess, back=back, top=top)
+        return await self.session.probe(suffix, limit, done, guess, rewind=rewind, top=top)
 
     async def append(self, ids: Sequence[int]) -> None:
         raise NotRecorded("A saved trace cannot be forced to go on.", "Force it when it is generated.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cgr.errors import UnknownName
-from cgr.lab.record.probe import Wish
+from cgr.lab.record.probe import ProbeRequest
 from cgr.lab.store.config import Asking, ProbeSet, RunConfig
 from cgr.records import Probe
 from cgr.rules import KeepThinking, Rule, Seen, known_rules, make_rule
@@ -13,23 +13,23 @@ from cgr.rules import KeepThinking, Rule, Seen, known_rules, make_rule
 ALL = "all"
 
 
-def asked_by(rule: Rule) -> tuple[Wish, ...]:
+def asked_by(rule: Rule) -> tuple[ProbeRequest, ...]:
     """The sets of probes that a rule reads: its own, and, if those hold no answer, one with the answers at its places."""
     if not rule.thinks:
-        return (Wish("start", close_think="always"),)
+        return (ProbeRequest("start", close_think="always"),)
     first = rule.next_probe(Seen(0))
     if first is None:
         return ()
     ways, where = rule.asks, rule.place or "interval"
     interval = getattr(rule, "interval", first) if rule.place is None else None
     tokens, reads = ways.max_answer_tokens, ways.reads or "answer"
-    own = Wish(where, interval, ways.prefix, ways.close_think, tokens, ways.aggregate, reads=reads)
-    return (own,) if rule.answers else (own, Wish(where, interval, close_think="always"))
+    own = ProbeRequest(where, interval, ways.prefix, ways.close_think, tokens, ways.aggregate, reads=reads)
+    return (own,) if rule.answers else (own, ProbeRequest(where, interval, close_think="always"))
 
 
 def wishes_for(
     names: Iterable[str], config: RunConfig, there: Iterable[ProbeSet] = (), interval: int | None = None
-) -> list[Wish]:
+) -> list[ProbeRequest]:
     """What these rules (or `all`) need recorded in a run, each set once; one that serves and is `there` is gone on with.
 
     Rules that need no probes are passed over, and so are those that need another run (forced, or with log-probabilities of
@@ -37,7 +37,7 @@ def wishes_for(
     """
     known, kept = known_rules(), [*there]
     chosen = [one for name in names for one in (known if name == ALL else [name])]
-    found: dict[Wish, None] = {}
+    found: dict[ProbeRequest, None] = {}
     for name in chosen:
         if name not in known:
             raise UnknownName.among("rule", name, [*known, ALL])
@@ -51,9 +51,9 @@ def wishes_for(
     return [*found]
 
 
-def _wish(there: ProbeSet) -> Wish:
+def _wish(there: ProbeSet) -> ProbeRequest:
     asking = there.asking
-    return Wish(
+    return ProbeRequest(
         there.where,
         there.interval or None,
         asking.prefix,
@@ -70,7 +70,7 @@ def on_grid(name: str, interval: int) -> Rule:
     return make_rule(name, **({"interval": interval} if "interval" in known and interval >= 1 else {}))
 
 
-def serves(there: ProbeSet, wish: Wish, config: RunConfig) -> bool:
+def serves(there: ProbeSet, wish: ProbeRequest, config: RunConfig) -> bool:
     """Whether a set holds what is wished for: the same way of asking, at all of the places. The aggregate is no matter: it
     is computed anew from the probabilities."""
     if way(there.asking) != way(wish.asking(config.asking)):
