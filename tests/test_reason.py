@@ -31,7 +31,7 @@ def play(rule: Rule, budget: int, *replies: Reply, abstention: Abstention = Abst
 
 def test_think_ask_stop() -> None:
     requests, decision = play(Cgr(threshold=0.9, interval=4), 12, Thought(4), probe(4), Thought(4), probe(8, 0.95, "7"))
-    assert requests == [Think(4), Ask(4, cut_below=0.9), Think(4), Ask(8, enough=0.9)]
+    assert requests == [Think(4), Ask(4, cut_below=0.9), Think(4), Ask(8, cut_below=0.9)]
     assert (decision.stop_cause, decision.answer, decision.thinking_tokens) == ("certainty", "7", 8)
     assert [one.at for one in decision.probes] == [4, 8]
 
@@ -61,7 +61,7 @@ def test_forcing_counts_real_tokens() -> None:
 def test_forcing_asks_before_it_appends() -> None:
     rule = CgrForced(threshold=0.9, interval=4)
     requests, decision = play(rule, 8, Thought(2, ended=True), probe(2), 1, Thought(1), probe(4, 0.99, "7"))
-    assert requests == [Think(4), Ask(2, cut_below=0.9), Append("\nWait", 6), Think(1), Ask(4, enough=0.9)]
+    assert requests == [Think(4), Ask(2, cut_below=0.9), Append("\nWait", 6), Think(1), Ask(4, cut_below=0.9)]
     assert decision.answer == "7"
 
 

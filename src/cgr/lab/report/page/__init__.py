@@ -1,6 +1,7 @@
 """The report as one page that works from a file: the probes are inside it, and a browser recomputes what they come to.
 
-The sources of the page are in `static/`: one template, style sheets, and plain scripts that are joined in the order below. A run travels as JSON in columns; a probe's flags are bits, its answer an index into a pool.
+The sources of the page are in `static/`: one template, style sheets, and plain scripts that are joined in the order below.
+A run travels as JSON in columns; a probe's flags are bits, its answer an index into a pool.
 """
 
 from __future__ import annotations
