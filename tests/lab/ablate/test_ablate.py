@@ -17,7 +17,7 @@ from cgr.lab.ablate import forcing, interval, threshold
 from cgr.lab.ablate import probe_model as prober
 from cgr.lab.ablate import prompt as asking
 from cgr.lab.ablate.forced_rows import ForcedRow
-from cgr.lab.ablate.inputs import Evidence, stopping
+from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.decide import replay as decisions
 from cgr.lab.decide.columns import Columns
 from cgr.lab.report import numbers
@@ -62,12 +62,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def evidence(folder: Path) -> Evidence:
-    return Evidence.of(folder)
+def evidence(folder: Path) -> AblationInputs:
+    return AblationInputs.open(folder)
 
 
 @pytest.fixture(scope="module")
-def columns(evidence: Evidence) -> Columns:
+def columns(evidence: AblationInputs) -> Columns:
     return evidence.columns()
 
 
@@ -152,7 +152,7 @@ def test_without_probes_there_is_nothing_to_trust(columns: Columns) -> None:
 # Threshold
 
 
-def test_every_threshold_is_what_the_report_says(evidence: Evidence, columns: Columns) -> None:
+def test_every_threshold_is_what_the_report_says(evidence: AblationInputs, columns: Columns) -> None:
     rows = threshold.ablate(evidence).rows
     report = numbers.report(columns)
     found = {row.threshold: row.score for row in rows if isinstance(row, threshold.ThresholdRow)}
@@ -164,7 +164,7 @@ def test_every_threshold_is_what_the_report_says(evidence: Evidence, columns: Co
     assert len(found) > 30
 
 
-def test_the_conclusion_names_the_best_threshold_and_the_usual_one(evidence: Evidence) -> None:
+def test_the_conclusion_names_the_best_threshold_and_the_usual_one(evidence: AblationInputs) -> None:
     done = threshold.ablate(evidence)
     rows = [row for row in done.rows if isinstance(row, threshold.ThresholdRow)]
     best = max((row for row in rows if row.score.equal), key=lambda row: row.score.net_share)
@@ -191,7 +191,7 @@ def test_where_none_is_equal_that_is_said() -> None:
 # Interval
 
 
-def test_a_thinned_grid_is_the_rule_at_that_interval(evidence: Evidence) -> None:
+def test_a_thinned_grid_is_the_rule_at_that_interval(evidence: AblationInputs) -> None:
     rows = [row for row in interval.ablate(evidence).rows if isinstance(row, interval.IntervalRow)]
     recorded = evidence.traces("every-500")
     natural = sum(one.thinking_tokens for one in recorded)
@@ -202,14 +202,14 @@ def test_a_thinned_grid_is_the_rule_at_that_interval(evidence: Evidence) -> None
         assert row.score.probe_tokens == pytest.approx(decided.probe_tokens.mean())
 
 
-def test_the_finest_set_that_asks_alike_is_taken(evidence: Evidence, tmp_path: Path) -> None:
+def test_the_finest_set_that_asks_alike_is_taken(evidence: AblationInputs, tmp_path: Path) -> None:
     assert interval.finest(evidence) == "every-500"
     path = run(tmp_path / "run", MADE)
     add(path, "fine", FINE, probe_set(interval=500, asking=Asking(close_think="always")))
-    assert interval.finest(Evidence.of(path)) == "default"
+    assert interval.finest(AblationInputs.open(path)) == "default"
 
 
-def test_the_best_interval_is_named_with_those_that_tie(evidence: Evidence) -> None:
+def test_the_best_interval_is_named_with_those_that_tie(evidence: AblationInputs) -> None:
     done = interval.ablate(evidence)
     rows = [row for row in done.rows if isinstance(row, interval.IntervalRow)]
     best = max(rows, key=lambda row: row.score.net_share)
@@ -223,7 +223,7 @@ def test_a_grid_that_cannot_be_thinned_says_so(tmp_path: Path) -> None:
     made = [replace(one, probes=tuple(one for one in one.probes if one.at == 3000)) for one in MADE]
     path = run(tmp_path / "run", made, own=probe_set(interval=3000))
     with pytest.raises(NotRecorded, match="leave no longer interval"):
-        interval.ablate(Evidence.of(path))
+        interval.ablate(AblationInputs.open(path))
 
 
 # Aggregation
@@ -254,7 +254,7 @@ def test_the_brace_counts_if_it_stands_alone(
     assert aggregation.probabilities(asked, True) == pytest.approx(with_brace)
 
 
-def test_the_recorded_aggregate_is_found_again_and_the_brace_changes_it(evidence: Evidence, columns: Columns) -> None:
+def test_the_recorded_aggregate_is_found_again_and_the_brace_changes_it(evidence: AblationInputs, columns: Columns) -> None:
     whole = evidence.traces("default", whole=True)
     again = aggregation.certainties(columns, whole, "min", brace=False)
     assert again == pytest.approx(np.where(columns.present, columns.certainty, 0.0))
@@ -272,14 +272,14 @@ def test_imported_probes_without_tokens_are_refused_with_the_command(tmp_path: P
     bare = [replace(one, probes=tuple(replace(each, tokens=()) for each in one.probes)) for one in MADE]
     path = run(tmp_path / "run", bare)
     with pytest.raises(NotRecorded, match="without their tokens") as raised:
-        aggregation.ablate(Evidence.of(path))
+        aggregation.ablate(AblationInputs.open(path))
     assert raised.value.hint == f"cgr probe {path} --set with-tokens"
 
 
 # How and who
 
 
-def test_other_prefixes_and_tags_of_the_same_model_are_set_side_by_side(evidence: Evidence) -> None:
+def test_other_prefixes_and_tags_of_the_same_model_are_set_side_by_side(evidence: AblationInputs) -> None:
     done = asking.ablate(evidence)
     rows = [row for row in done.rows if isinstance(row, asking.AskingRow)]
     assert [(row.probe_set, row.close_think) for row in rows] == [
@@ -311,7 +311,7 @@ def test_a_prober_says_when_and_the_generator_answers() -> None:
     assert prober.answered_by(mine, stopping(its, 1.0)).at.tolist() == [2500, 2500]
 
 
-def test_the_model_itself_stands_beside_each_prober(evidence: Evidence) -> None:
+def test_the_model_itself_stands_beside_each_prober(evidence: AblationInputs) -> None:
     rows = [row for row in prober.ablate(evidence).rows if isinstance(row, prober.ProberRow)]
     assert [(row.prober, row.answers) for row in rows] == [
         ("thinker", "itself"),
@@ -320,7 +320,7 @@ def test_the_model_itself_stands_beside_each_prober(evidence: Evidence) -> None:
     ]
 
 
-def test_sets_on_different_grids_meet_on_their_common_one(evidence: Evidence) -> None:
+def test_sets_on_different_grids_meet_on_their_common_one(evidence: AblationInputs) -> None:
     fine, coarse = evidence.together(["every-500", "default"])
     assert (fine.info.interval, fine.at.tolist()) == (INTERVAL, coarse.at.tolist())
 
@@ -423,7 +423,7 @@ def test_a_forced_run_without_probes_still_shows_its_ends(both: Path, tmp_path: 
         store.add_questions(Question(one.question_id, one.question, one.gold, "integer") for one in bare)
         for one in bare:
             store.add_trace(one)
-    done = forcing.ablate(Evidence.of(both, forced=[tmp_path / "bare"]))
+    done = forcing.ablate(AblationInputs.open(both, forced=[tmp_path / "bare"]))
     assert [row.way for row in done.rows if isinstance(row, ForcedRow)][2:] == ["budget-forcing"]
     assert "was not probed" in done.notes[0]
     done.draw()
@@ -431,9 +431,9 @@ def test_a_forced_run_without_probes_still_shows_its_ends(both: Path, tmp_path: 
 
 def test_what_cannot_be_held_against_the_run_is_refused(folder: Path, both: Path) -> None:
     with pytest.raises(UsageError, match="was not forced"):
-        forcing.ablate(Evidence.of(folder, forced=[folder]))
+        forcing.ablate(AblationInputs.open(folder, forced=[folder]))
     with pytest.raises(UsageError, match="no question and seed in common"):
-        forcing.ablate(Evidence.of(folder, forced=[both / "forced"]))
+        forcing.ablate(AblationInputs.open(folder, forced=[both / "forced"]))
 
 
 # All of them

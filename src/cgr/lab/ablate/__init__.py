@@ -16,7 +16,7 @@ from cgr.lab.ablate import aggregate as aggregation
 from cgr.lab.ablate import forcing, interval, page, threshold
 from cgr.lab.ablate import probe_model as prober
 from cgr.lab.ablate import prompt as asking
-from cgr.lab.ablate.inputs import Evidence, check_folders
+from cgr.lab.ablate.inputs import AblationInputs, check_folders
 from cgr.lab.ablate.result import Ablation, Ablations, Made, Missing
 from cgr.lab.output import style
 from cgr.lab.output.table import write_table
@@ -71,7 +71,7 @@ def measure(
     """The same, in numbers: nothing is written."""
     chosen = _chosen(only)
     check_folders(folder, forced)
-    evidence = Evidence.of(folder, threshold=threshold, forced=forced)
+    evidence = AblationInputs.open(folder, threshold=threshold, forced=forced)
     made, missing = [], []
     for one in chosen:
         try:
@@ -80,7 +80,7 @@ def measure(
             missing.append(Missing(one.name, one.title, error.message, error.hint))
     columns = evidence.columns()
     size = len(columns.questions), len(columns.seeds)
-    return Ablations(evidence.info, threshold, *size, tuple(made), tuple(missing))
+    return Ablations(evidence.run.info, threshold, *size, tuple(made), tuple(missing))
 
 
 def _chosen(only: Sequence[str] | None) -> tuple[Ablation, ...]:

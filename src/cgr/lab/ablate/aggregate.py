@@ -14,7 +14,7 @@ import numpy as np
 from cgr import certainty
 from cgr.errors import NotRecorded
 from cgr.lab.ablate import rank as contenders
-from cgr.lab.ablate.inputs import Evidence, stopping
+from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.ablate.rank import CHOSEN, HEADS, Contender, Way, contend
 from cgr.lab.ablate.result import Ablated, Ablation
 from cgr.lab.decide.columns import Columns, Floats
@@ -34,7 +34,7 @@ class AggregateRow(Record):
     contender: Contender
 
 
-def ablate(evidence: Evidence) -> Ablated:
+def ablate(evidence: AblationInputs) -> Ablated:
     columns, traces = evidence.columns(), evidence.traces(evidence.main, whole=True)
     check_recorded(evidence, traces)
     kinds = [(name, brace) for name in certainty.AGGREGATES for brace in (False, True)]
@@ -46,10 +46,10 @@ def ablate(evidence: Evidence) -> Ablated:
     return Ablated(contenders.conclude(them), rows, table, lambda: contenders.draw(them, TITLE), CAPTION, (CHOSEN,))
 
 
-def check_recorded(evidence: Evidence, traces: Sequence[RecordedTrace]) -> None:
+def check_recorded(evidence: AblationInputs, traces: Sequence[RecordedTrace]) -> None:
     if not any(probe.tokens for trace in traces for probe in trace.probes):
         raise NotRecorded(
-            f"The probes in {evidence.folder} came without their tokens.", evidence.command("--set with-tokens")
+            f"The probes in {evidence.run.folder} came without their tokens.", evidence.command("--set with-tokens")
         )
 
 

@@ -20,10 +20,11 @@ import numpy as np
 from cgr.errors import NotRecorded, UsageError
 from cgr.lab.ablate import forcing_figure as forced_figure
 from cgr.lab.ablate.forced_rows import Drift, ForcedRow, Step
-from cgr.lab.ablate.inputs import Evidence, key_of, stopping
+from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.ablate.result import Ablated, Ablation, percent, points, span
 from cgr.lab.decide.columns import Bools, Columns, Floats
 from cgr.lab.decide.replay import Decided, at_budget, replayed
+from cgr.lab.decide.run import key_of
 from cgr.lab.output.table import Cell, Head, Table
 from cgr.lab.recipes.further import forced_run
 from cgr.lab.report.numbers import effective
@@ -78,7 +79,7 @@ class Forced:
         return int((self.natural.ended & (first != self.natural.natural)).sum())
 
 
-def ablate(evidence: Evidence) -> Ablated:
+def ablate(evidence: AblationInputs) -> Ablated:
     runs = [beside(evidence, folder) for folder in evidence.forced]
     if not runs:
         raise NotRecorded(MISSING, command(evidence))
@@ -90,31 +91,31 @@ def ablate(evidence: Evidence) -> Ablated:
     return Ablated(conclude(rows), every, table, lambda: forced_figure.draw(every), CAPTION, notes)
 
 
-def command(evidence: Evidence) -> str:
+def command(evidence: AblationInputs) -> str:
     """As the run was made, and forced."""
-    config, columns = evidence.config, evidence.columns()
+    config, columns = evidence.run.config, evidence.columns()
     model = "" if config.model == "embedded" else f" --model {shlex.quote(config.model)}"
     return (
         f"cgr generate --rule budget-forcing --probe --questions {shlex.quote(config.source)} "
         f"--limit {len(columns.questions)} --seeds {1 + max(columns.seeds)} --budget {config.budget}{model} "
-        f"--out {shlex.quote(str(forced_run(evidence.folder)))}"
+        f"--out {shlex.quote(str(forced_run(evidence.run.folder)))}"
     )
 
 
-def beside(evidence: Evidence, folder: Path) -> Forced:
+def beside(evidence: AblationInputs, folder: Path) -> Forced:
     """The traces that both runs have, in the same order."""
     with Store.open(folder) as store:
         config, info = store.config, store.info()
         traces = list(store.recorded(DEFAULT if DEFAULT in store.probe_sets() else None))
     if config.rule == NATURAL:
         raise UsageError(f"The run in {folder} was not forced.", "Make one with `cgr generate --rule budget-forcing`.")
-    common = evidence.made() & {key_of(trace) for trace in traces}
+    common = evidence.run.keys & {key_of(trace) for trace in traces}
     if not common:
         raise UsageError(
-            f"The runs in {evidence.folder} and {folder} have no question and seed in common.",
+            f"The runs in {evidence.run.folder} and {folder} have no question and seed in common.",
             "Force the same questions under the same seeds.",
         )
-    natural = Columns.of((one for one in evidence.traces(evidence.main) if key_of(one) in common), evidence.info)
+    natural = Columns.of((one for one in evidence.traces(evidence.main) if key_of(one) in common), evidence.run.info)
     order = {question: place for place, question in enumerate(natural.questions)}
     kept = sorted((one for one in traces if key_of(one) in common), key=lambda one: (order[one.question_id], one.seed))
     return Forced(folder, info, natural, tuple(kept))
@@ -126,11 +127,11 @@ def _natural(columns: Columns, threshold: float) -> Sequence[ForcedRow]:
     return [ForcedRow(name, "", score) for name, score in zip(names, measured.all, strict=True)]
 
 
-def _rows(run: Forced, evidence: Evidence) -> list[ForcedRow]:
+def _rows(run: Forced, evidence: AblationInputs) -> list[ForcedRow]:
     """The run as it ended and, where it was probed, until it is sure."""
     ways = {"budget-forcing": run.ends}
     if run.probed:
-        spec = ProbeSpec(aggregate=evidence.config.asking.aggregate)
+        spec = ProbeSpec(aggregate=evidence.run.config.asking.aggregate)
         ways[f"cgr-forced at {evidence.threshold:g}"] = run.until_sure(evidence.threshold, spec)
     measured = measure(run.natural, list(ways.values()))
     return [
@@ -197,10 +198,10 @@ def _said(row: ForcedRow, drift: Drift) -> str:
     )
 
 
-def _notes(run: Forced, evidence: Evidence) -> list[str]:
+def _notes(run: Forced, evidence: AblationInputs) -> list[str]:
     found = []
-    if (short := len(evidence.made()) - len(run.traces)) > 0:
-        found.append(f"{short} of {len(evidence.made())} traces are not in {run.folder} and are left out.")
+    if (short := len(evidence.run.keys) - len(run.traces)) > 0:
+        found.append(f"{short} of {len(evidence.run.keys)} traces are not in {run.folder} and are left out.")
     if not run.probed:
         found.append(f"{run.folder} was not probed: nothing is said about CGR with forcing, nor of the way past the end.")
     if run.departed:

@@ -14,7 +14,7 @@ import numpy as np
 
 from cgr.errors import NotRecorded
 from cgr.lab.ablate import figures as drawing
-from cgr.lab.ablate.inputs import Evidence, stopping
+from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.ablate.result import Ablated, Ablation, listed, percent, percents, points, span
 from cgr.lab.decide.columns import Columns
 from cgr.lab.output import style
@@ -38,7 +38,7 @@ class IntervalRow(Record):
     ci95_behind: Interval
 
 
-def ablate(evidence: Evidence) -> Ablated:
+def ablate(evidence: AblationInputs) -> Ablated:
     name = finest(evidence)
     columns = evidence.columns(name)
     spacing = multiples(columns)
@@ -61,12 +61,12 @@ def ablate(evidence: Evidence) -> Ablated:
 _BEHIND = Head("ci95_behind", "Best net less this", ".1f", 100)
 
 
-def finest(evidence: Evidence) -> str:
+def finest(evidence: AblationInputs) -> str:
     """The set with the shortest interval among those that ask as the main one does."""
     alike = [
         name
         for name, one in evidence.on_grid().items()
-        if not [said for said in differences(one, evidence.asked) if not said.startswith("interval ")]
+        if not [said for said in differences(one, evidence.main_set) if not said.startswith("interval ")]
     ]
     return min(alike, key=lambda name: evidence.sets[name].interval)
 

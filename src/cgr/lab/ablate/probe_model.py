@@ -15,7 +15,7 @@ import numpy as np
 
 from cgr.errors import NotRecorded
 from cgr.lab.ablate import rank as contenders
-from cgr.lab.ablate.inputs import Evidence, stopping
+from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.ablate.rank import CHOSEN, HEADS, Contender, Way, contend
 from cgr.lab.ablate.result import Ablated, Ablation
 from cgr.lab.decide.columns import Columns
@@ -40,12 +40,12 @@ class ProberRow(Record):
     contender: Contender
 
 
-def ablate(evidence: Evidence) -> Ablated:
+def ablate(evidence: AblationInputs) -> Ablated:
     names = others(evidence)
     if not names:
         raise NotRecorded(MISSING, evidence.command(f"--model {SMALLER} --set prober"))
     own, *seen = evidence.together([evidence.main, *names])
-    kinds = [(evidence.main, evidence.config.model, "itself")]
+    kinds = [(evidence.main, evidence.run.config.model, "itself")]
     ways = [Way("the model itself", own, lambda level: stopping(own, level))]
     for name, one in zip(names, seen, strict=True):
         model = evidence.sets[name].model
@@ -61,11 +61,11 @@ def ablate(evidence: Evidence) -> Ablated:
     return Ablated(contenders.conclude(them), rows, table, lambda: contenders.draw(them, TITLE), CAPTION, notes)
 
 
-def others(evidence: Evidence) -> list[str]:
+def others(evidence: AblationInputs) -> list[str]:
     return [name for name, one in evidence.on_grid().items() if not evidence.is_own(one)]
 
 
-def _short(model: str, name: str, evidence: Evidence) -> str:
+def _short(model: str, name: str, evidence: AblationInputs) -> str:
     """A file by its name; with the set's own name where one model was asked in several ways."""
     short = PurePath(model).name
     alike = sum(evidence.sets[one].model == model for one in others(evidence))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from cgr.errors import NotRecorded
 from cgr.lab.ablate import rank as contenders
-from cgr.lab.ablate.inputs import Evidence, stopping
+from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.ablate.rank import CHOSEN, HEADS, Contender, Way, contend
 from cgr.lab.ablate.result import Ablated, Ablation
 from cgr.lab.decide.columns import Columns
@@ -36,7 +36,7 @@ class AskingRow(Record):
     contender: Contender
 
 
-def ablate(evidence: Evidence) -> Ablated:
+def ablate(evidence: AblationInputs) -> Ablated:
     names = asked_otherwise(evidence)
     if len(names) < 2:
         raise NotRecorded(MISSING, evidence.command(OTHER))
@@ -52,12 +52,14 @@ def ablate(evidence: Evidence) -> Ablated:
     return Ablated(contenders.conclude(them), rows, table, lambda: contenders.draw(them, TITLE), CAPTION, notes)
 
 
-def asked_otherwise(evidence: Evidence) -> list[str]:
+def asked_otherwise(evidence: AblationInputs) -> list[str]:
     """The main set, then those of the same model that differ in words or tag; of some that ask alike, the first."""
     found: dict[tuple[str, str], str] = {}
     for name, one in evidence.on_grid().items():
-        alike = replace(one.asking, prefix=evidence.asked.asking.prefix, close_think=evidence.asked.asking.close_think)
-        if evidence.is_own(one) and alike == evidence.asked.asking:
+        alike = replace(
+            one.asking, prefix=evidence.main_set.asking.prefix, close_think=evidence.main_set.asking.close_think
+        )
+        if evidence.is_own(one) and alike == evidence.main_set.asking:
             found.setdefault((one.asking.prefix, one.asking.close_think), name)
     return list(found.values())
 

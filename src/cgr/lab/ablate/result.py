@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cgr.lab.ablate.inputs import Evidence
+from cgr.lab.ablate.inputs import AblationInputs
 from cgr.lab.output.table import MINUS, Table
 from cgr.lab.score.bootstrap import Interval
 from cgr.lab.store.recorded import RunInfo
@@ -33,7 +33,7 @@ class Ablation:
 
     name: str
     title: str
-    run: Callable[[Evidence], Ablated]
+    run: Callable[[AblationInputs], Ablated]
 
 
 @dataclass(frozen=True, slots=True)

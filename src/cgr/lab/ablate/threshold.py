@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cgr.lab.ablate import figures as drawing
-from cgr.lab.ablate.inputs import Evidence, stopping
+from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.ablate.rank import CHOSEN
 from cgr.lab.ablate.result import Ablated, Ablation, percent, percents, points, span
 from cgr.lab.decide.columns import Columns
@@ -39,7 +39,7 @@ def sweep(columns: Columns, thresholds: Sequence[float] = GRID) -> list[Decided]
     return [stopping(columns, threshold) for threshold in thresholds]
 
 
-def ablate(evidence: Evidence) -> Ablated:
+def ablate(evidence: AblationInputs) -> Ablated:
     columns = evidence.columns()
     grid = tuple(sorted({*GRID, evidence.threshold}))
     measured = measure(columns, sweep(columns, grid))

@@ -15,11 +15,11 @@ from cgr.lab.compare.result import Compared
 from cgr.lab.decide import replay as decisions
 from cgr.lab.decide.columns import Columns
 from cgr.lab.decide.replay import Decide
+from cgr.lab.decide.run import Run
 from cgr.lab.output.paths import beside, folder_of, told_apart
 from cgr.lab.output.table import write_table
 from cgr.lab.report import figures, numbers, tables
 from cgr.lab.report.result import SCHEMA, Report
-from cgr.lab.store import DEFAULT, Store
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.probing import ProbeSpec
 
@@ -29,9 +29,8 @@ REPLAYS = 3000  # traces that a rule without a form over arrays may take of a re
 
 
 @dataclass(frozen=True, eq=False)
-class Loaded:
-    """A run in memory: its traces without token ids, its columns, and how its probes were read; every rule on it, or why
-    rules cannot be compared on it."""
+class ReportedRun:
+    """A run under the name that it has in the report, and the comparison of all rules on it or why there is none."""
 
     info: RunInfo
     traces: tuple[RecordedTrace, ...]
@@ -77,25 +76,19 @@ def write_report(
     return WrittenReport(folder, page, reports)
 
 
-def load(run: str | Path, probe_set: str | None = None) -> Loaded:
+def load(run: str | Path, probe_set: str | None = None) -> ReportedRun:
     """A run's folder, or a file of traces as `cgr export` writes it."""
     with folder_of(run) as folder:
         return _load(folder, probe_set)
 
 
-def _load(folder: Path, wanted: str | None) -> Loaded:
-    with Store.open(folder) as store:
-        sets = store.probe_sets()
-        name = wanted or (DEFAULT if DEFAULT in sets or not sets else next(iter(sets)))
-        asking = sets[name].asking if name in sets else store.config.asking
-        info = store.info(name)
-        traces = tuple(store.recorded(name if sets or wanted else None))
-    if info.interval < 1:
-        info = replace(info, interval=max(1, info.budget // STEPS))
-    return Loaded(info, traces, Columns.of(traces, info), ProbeSpec(aggregate=asking.aggregate))
+def _load(folder: Path, probe_set: str | None) -> ReportedRun:
+    run = Run.open(folder, probe_set)
+    info = run.info if run.info.interval >= 1 else replace(run.info, interval=max(1, run.info.budget // STEPS))
+    return ReportedRun(info, run.traces(), replace(run.columns(), info=info), run.spec())
 
 
-def _compared(loaded: Loaded, run: str | Path, penalties: Sequence[float]) -> Loaded:
+def _compared(loaded: ReportedRun, run: str | Path, penalties: Sequence[float]) -> ReportedRun:
     """With every rule on it, by the probes that were recorded for each."""
     try:
         return replace(loaded, compared=comparing.compare_run(run, None, penalties, patience=REPLAYS))
@@ -103,12 +96,12 @@ def _compared(loaded: Loaded, run: str | Path, penalties: Sequence[float]) -> Lo
         return replace(loaded, why_not_compared=error.message)
 
 
-def _named_apart(runs: list[Loaded]) -> list[Loaded]:
+def _named_apart(runs: list[ReportedRun]) -> list[ReportedRun]:
     names = told_apart([run.info.name for run in runs])
     return [_named(run, name) for run, name in zip(runs, names, strict=True)]
 
 
-def _named(run: Loaded, name: str) -> Loaded:
+def _named(run: ReportedRun, name: str) -> ReportedRun:
     info = replace(run.info, name=name)
     compared = replace(run.compared, run=replace(run.compared.run, name=name)) if run.compared else None
     return replace(run, info=info, columns=replace(run.columns, info=info), compared=compared)
@@ -128,7 +121,7 @@ def as_json(reports: Sequence[Report]) -> dict[str, Any]:
     return {"schema": SCHEMA, "runs": [report.to_dict() for report in reports]}
 
 
-def _write_numbers(loaded: Sequence[Loaded], reports: Sequence[Report], folder: Path) -> None:
+def _write_numbers(loaded: Sequence[ReportedRun], reports: Sequence[Report], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(as_json(reports), indent=1, ensure_ascii=False, allow_nan=False)
     (folder / JSON).write_text(text + "\n", encoding="utf-8")
@@ -143,7 +136,9 @@ def _write_numbers(loaded: Sequence[Loaded], reports: Sequence[Report], folder: 
         write_table(tables.models(reports), folder / "tables")
 
 
-def _write_pictures(loaded: Sequence[Loaded], reports: Sequence[Report], deciders: Sequence[Decide], folder: Path) -> None:
+def _write_pictures(
+    loaded: Sequence[ReportedRun], reports: Sequence[Report], deciders: Sequence[Decide], folder: Path
+) -> None:
     for run, report, decide in zip(loaded, reports, deciders, strict=True):
         place = _place(folder / "figures", report, reports)
         frontier = comparing.draw(run.compared, place, run.why_not_compared)
@@ -158,7 +153,7 @@ def _place(folder: Path, report: Report, reports: Sequence[Report]) -> Path:
 
 
 def _write_page(
-    loaded: Sequence[Loaded],
+    loaded: Sequence[ReportedRun],
     reports: Sequence[Report],
     folder: Path,
     thresholds: Sequence[float],
@@ -171,4 +166,4 @@ def _write_page(
     return Path(page.write(folder, runs, thresholds, penalties, comparisons))
 
 
-__all__ = ["Loaded", "WrittenReport", "as_json", "default_folder", "load", "write_report"]
+__all__ = ["ReportedRun", "WrittenReport", "as_json", "default_folder", "load", "write_report"]
