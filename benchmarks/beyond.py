@@ -19,7 +19,6 @@ import numpy as np
 
 from cgr.lab import fit as fitting
 from cgr.lab.decide import replay as decisions
-from cgr.lab.decide.any_rule import decide_rule
 from cgr.lab.decide.run import Run
 from cgr.lab.fit import Figures
 from cgr.lab.types import Ints
@@ -100,7 +99,7 @@ def as_it_is(rule: Rule, tune: Run) -> Rule:
 
 def shown(label: str, rule: Rule, parts: Parts, how: Callable[[Rule, Run], Rule] = fitted) -> Row:
     rules = [how(rule, tune) for tune, _ in parts.pairs]
-    made = [decide_rule(show, one) for one, (_, show) in zip(rules, parts.pairs, strict=True)]
+    made = [show.decide(one) for one, (_, show) in zip(rules, parts.pairs, strict=True)]
     found = fitting.figures(parts.whole.columns(), fitting.joined(made, parts.order))
     cut = sum(spared(one, show) for one, (_, show) in zip(rules, parts.pairs, strict=True))
     return Row(label, tuple(rules), found, found.net + cut / int(parts.whole.columns().natural.sum()))
@@ -150,7 +149,7 @@ def main() -> None:
     wanted = parser.parse_args()
     sample = fitting.open_run(wanted.run, wanted.probe_set)
     parts = Parts(sample, parts_of(sample.columns().questions, wanted.parts))
-    full = fitting.figures(sample.columns(), decide_rule(sample, FixedBudget())).accuracy
+    full = fitting.figures(sample.columns(), sample.decide(FixedBudget())).accuracy
     click.echo(
         f"{len(sample.columns().questions)} questions, {len(sample.traces())} traces, {wanted.parts} parts; ", nl=False
     )

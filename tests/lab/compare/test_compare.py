@@ -20,13 +20,15 @@ from cgr.lab.compare.choose import Choice, Measured, equal_accuracy, halves, win
 from cgr.lab.compare.hull import NOTHING, area, corners
 from cgr.lab.compare.result import SAVING, Compared, Winner
 from cgr.lab.compare.sweep import LONG
+from cgr.lab.decide import arrays
 from cgr.lab.decide import replay as decisions
-from cgr.lab.decide.columns import Columns, Floats
-from cgr.lab.decide.replay import Decided
+from cgr.lab.decide.arrays import Decisions
+from cgr.lab.decide.columns import Columns
 from cgr.lab.score import accuracy as scores
 from cgr.lab.score import bootstrap as intervals
 from cgr.lab.score.paired import Totals, by_question, drawn, spans, total
 from cgr.lab.store.recorded import RecordedTrace
+from cgr.lab.types import Floats
 from cgr.rules import GIVE_UP, Action, Cgr, Rule, Seen, base, make_rule, rule
 from cgr.rules import files as rule_files
 from tests.lab.runs import SIX_INFO, plausible, six
@@ -36,7 +38,7 @@ TRACES, INFO = plausible(12, 3, chance=4)
 COLUMNS = Columns.of(TRACES, INFO)
 
 
-def decide(one: Rule) -> Decided:
+def decide(one: Rule) -> Decisions:
     return decisions.decide(one, COLUMNS, TRACES)
 
 
@@ -93,7 +95,7 @@ def test_smaller_budgets_are_the_plain_curve() -> None:
     assert [point.value for point in entry.sweep] == [*COLUMNS.steps.tolist(), COLUMNS.limit]
     for point in entry.sweep:
         assert point.value is not None
-        cut = decisions.at_budget(COLUMNS, int(point.value))
+        cut = arrays.at_budget(COLUMNS, int(point.value))
         assert point.accuracy == pytest.approx(scores.accuracy(COLUMNS, cut.right))
         assert point.probe_tokens == 0
     last = entry.sweep[-1]
@@ -272,7 +274,7 @@ def test_the_frontier_is_the_best_that_can_be_had(settings: list[tuple[float, fl
 
 
 def test_draws_are_shared_so_that_differences_are_paired() -> None:
-    decided = [decisions.at_budget(COLUMNS, COLUMNS.limit), decide(Cgr(threshold=0.9)), decide(Cgr(threshold=0.9))]
+    decided = [arrays.at_budget(COLUMNS, COLUMNS.limit), decide(Cgr(threshold=0.9)), decide(Cgr(threshold=0.9))]
     made = drawn(by_question(COLUMNS, decided), DRAWS)
     assert made.right.shape == (3, DRAWS)
     assert (made.right[1] == made.right[2]).all()
@@ -282,7 +284,7 @@ def test_draws_are_shared_so_that_differences_are_paired() -> None:
 
 
 def test_draws_in_blocks_are_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    questions = by_question(COLUMNS, [decisions.at_budget(COLUMNS, COLUMNS.limit)])
+    questions = by_question(COLUMNS, [arrays.at_budget(COLUMNS, COLUMNS.limit)])
     monkeypatch.setattr("cgr.lab.score.paired._CELLS", 7 * len(COLUMNS.questions))
     made = drawn(questions, 100)
     assert made.right.shape == (1, 100)
@@ -364,7 +366,7 @@ def test_rules_that_lack_a_recording_are_named_with_the_reason() -> None:
 
 
 def test_values_that_cannot_be_decided_are_named_and_the_others_compared() -> None:
-    def reluctant(one: Rule) -> Decided:
+    def reluctant(one: Rule) -> Decisions:
         if isinstance(one, Cgr) and one.threshold < 0.9:
             raise NotRecorded("A probe was cut short.", "Record it anew.")
         return decide(one)
@@ -434,8 +436,8 @@ def winner_of(found: Compared, measure: str) -> Winner:
 def test_all_rules_are_compared_without_being_named() -> None:
     """Each is there, or named with the reason."""
 
-    def quick(one: Rule) -> Decided:
-        if not decisions.over_arrays(one) or one.name not in ("cgr", "fixed-budget"):
+    def quick(one: Rule) -> Decisions:
+        if one.name not in ("cgr", "fixed-budget"):
             raise NotRecorded("Not here.")
         return decide(one)
 
@@ -449,7 +451,7 @@ def test_a_comparison_comes_back_from_json() -> None:
 
 
 def test_a_bug_in_a_rule_is_not_hidden() -> None:
-    def broken(one: Rule) -> Decided:
+    def broken(one: Rule) -> Decisions:
         raise CgrError("Something else.")
 
     with pytest.raises(CgrError, match="Something else"):

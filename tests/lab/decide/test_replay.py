@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from cgr.errors import CgrError, NotRecorded, UnknownName
 from cgr.lab.decide import replay as decisions
+from cgr.lab.decide.arrays import Decisions, at_budget, first_sure
 from cgr.lab.decide.columns import Columns
-from cgr.lab.decide.replay import Decided, at_budget, decide, deciding, first_sure, replay, replayed
+from cgr.lab.decide.replay import decide, deciding, replay, replayed
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.probing import ProbeSpec
 from cgr.reason import Abstention
@@ -26,12 +27,12 @@ INFO = RunInfo("made", "none", "none", BUDGET, INTERVAL)
 LEVELS = (0.0, 0.3, 0.5, 0.9, 0.99, 1.0)
 
 
-def assert_same(one: Decided, other: Decided) -> None:
+def assert_same(one: Decisions, other: Decisions) -> None:
     for name in FIELDS:
         assert getattr(one, name).tolist() == getattr(other, name).tolist(), name
 
 
-def or_none(form: Callable[[], Decided]) -> Decided | None:
+def or_none(form: Callable[[], Decisions]) -> Decisions | None:
     try:
         return form()
     except NotRecorded:

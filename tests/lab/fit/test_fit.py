@@ -11,7 +11,6 @@ import pytest
 
 from cgr.errors import UsageError
 from cgr.lab import fit as fitting
-from cgr.lab.decide.any_rule import decide_rule
 from cgr.lab.decide.run import Run
 from cgr.lab.exchange import import_run, write_jsonl
 from cgr.lab.exchange.line import to_line
@@ -114,8 +113,8 @@ def test_too_few_examples_teach_nothing() -> None:
 def test_calibrated_beats_plain_cgr_on_other_questions() -> None:
     """It stops where the answer holds, and gives up what is hopeless; cgr waits for one probe, lucky or not."""
     fitted = fitting.fit(EVERY, SAMPLE)
-    ours = fitting.figures(OTHERS.columns(), decide_rule(OTHERS, fitted.rule))
-    plain = fitting.figures(OTHERS.columns(), decide_rule(OTHERS, fitting.fit(Cgr(interval=INTERVAL), SAMPLE).rule))
+    ours = fitting.figures(OTHERS.columns(), OTHERS.decide(fitted.rule))
+    plain = fitting.figures(OTHERS.columns(), OTHERS.decide(fitting.fit(Cgr(interval=INTERVAL), SAMPLE).rule))
     assert fitted.figures.equal
     assert ours.net > 1.3 * plain.net
     assert ours.diff_points > -2
@@ -127,7 +126,7 @@ def test_the_main_parameter_is_chosen_at_equal_accuracy() -> None:
     chosen = fitting.fit(rule, SAMPLE)
     assert chosen.figures.equal
     for value in rule.grid:
-        tried = fitting.figures(SAMPLE.columns(), decide_rule(SAMPLE, replace(rule, threshold=value)))
+        tried = fitting.figures(SAMPLE.columns(), SAMPLE.decide(replace(rule, threshold=value)))
         assert not tried.equal or tried.net <= chosen.figures.net
 
 

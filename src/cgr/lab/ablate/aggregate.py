@@ -17,9 +17,10 @@ from cgr.lab.ablate import rank as contenders
 from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.ablate.rank import CHOSEN, HEADS, Contender, Way, contend
 from cgr.lab.ablate.result import Ablated, Ablation
-from cgr.lab.decide.columns import Columns, Floats
+from cgr.lab.decide.columns import Columns
 from cgr.lab.output.table import Head, Table
 from cgr.lab.store.recorded import RecordedTrace
+from cgr.lab.types import Floats
 from cgr.probing import answer_span, open_braces
 from cgr.records import Probe, Record, Token
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from cgr.lab.decide.columns import Floats
 from cgr.lab.output import style
-from cgr.lab.score.bootstrap import Interval
 from cgr.lab.score.measures import MARGIN, Score
+from cgr.lab.types import Floats, Interval
 
 
 def savings(axes: Any, x: Floats, scores: Sequence[Score]) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cgr.lab.score.bootstrap import Interval
 from cgr.lab.score.measures import Score
+from cgr.lab.types import Interval
 from cgr.records import Record
 
 

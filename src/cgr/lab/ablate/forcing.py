@@ -22,8 +22,9 @@ from cgr.lab.ablate import forcing_figure as forced_figure
 from cgr.lab.ablate.forced_rows import Drift, ForcedRow, Step
 from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.ablate.result import Ablated, Ablation, percent, points, span
-from cgr.lab.decide.columns import Bools, Columns, Floats
-from cgr.lab.decide.replay import Decided, at_budget, replayed
+from cgr.lab.decide.arrays import Decisions, at_budget
+from cgr.lab.decide.columns import Columns
+from cgr.lab.decide.replay import replayed
 from cgr.lab.decide.run import key_of
 from cgr.lab.output.table import Cell, Head, Table
 from cgr.lab.recipes.further import forced_run
@@ -34,6 +35,7 @@ from cgr.lab.score.measures import SCORE, cells, measure
 from cgr.lab.store import DEFAULT, Store
 from cgr.lab.store.config import NATURAL
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
+from cgr.lab.types import Bools, Floats
 from cgr.probing import ProbeSpec
 from cgr.rules import CgrForced
 
@@ -59,7 +61,7 @@ class Forced:
     traces: tuple[RecordedTrace, ...]
 
     @cached_property
-    def ends(self) -> Decided:
+    def ends(self) -> Decisions:
         """As it ended: budget forcing, which asks nothing on the way."""
         columns = Columns.of(self.traces, self.info)
         return at_budget(columns, columns.limit)
@@ -68,7 +70,7 @@ class Forced:
     def probed(self) -> bool:
         return any(trace.probes for trace in self.traces)
 
-    def until_sure(self, threshold: float, spec: ProbeSpec) -> Decided:
+    def until_sure(self, threshold: float, spec: ProbeSpec) -> Decisions:
         """CGR with forcing."""
         return replayed(CgrForced(threshold=threshold, interval=self.info.interval), self.traces, spec)
 

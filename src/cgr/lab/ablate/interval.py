@@ -19,9 +19,9 @@ from cgr.lab.ablate.result import Ablated, Ablation, listed, percent, percents, 
 from cgr.lab.decide.columns import Columns
 from cgr.lab.output import style
 from cgr.lab.output.table import Head, Table
-from cgr.lab.score.bootstrap import Interval
 from cgr.lab.score.measures import SCORE, Measured, Score, cells, measure
 from cgr.lab.store.config import differences
+from cgr.lab.types import Interval
 from cgr.records import Record
 
 MULTIPLES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)

@@ -18,8 +18,8 @@ from cgr.lab.ablate import rank as contenders
 from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.ablate.rank import CHOSEN, HEADS, Contender, Way, contend
 from cgr.lab.ablate.result import Ablated, Ablation
+from cgr.lab.decide.arrays import Decisions
 from cgr.lab.decide.columns import Columns
-from cgr.lab.decide.replay import Decided
 from cgr.lab.output.table import Head, Table
 from cgr.records import Record
 
@@ -80,7 +80,7 @@ def _ways(prober: str, own: Columns, seen: Columns) -> Sequence[Way]:
     )
 
 
-def answered_by(own: Columns, decided: Decided) -> Decided:
+def answered_by(own: Columns, decided: Decisions) -> Decisions:
     """The same stops, with the generator's answer at each; what that answer took is paid on top."""
     wanted = np.unique(decided.at[decided.sure])
     if not wanted.size:

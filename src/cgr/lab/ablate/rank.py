@@ -11,13 +11,13 @@ import numpy as np
 
 from cgr.lab.ablate import figures as drawing
 from cgr.lab.ablate.result import listed, percent, percents
+from cgr.lab.decide.arrays import Decisions
 from cgr.lab.decide.columns import Columns
-from cgr.lab.decide.replay import Decided
 from cgr.lab.output import style
 from cgr.lab.output.table import Cell, Head
-from cgr.lab.score.bootstrap import Interval
 from cgr.lab.score.measures import SCORE, Score, cells, measure
 from cgr.lab.score.trust import Trust, trust
+from cgr.lab.types import Interval
 from cgr.records import Record
 
 LEVELS = 96  # thresholds that each is tried at: levels of its own certainty
@@ -46,7 +46,7 @@ class Way:
 
     name: str
     seen: Columns
-    decide: Callable[[float], Decided]
+    decide: Callable[[float], Decisions]
 
     @property
     def levels(self) -> tuple[float, ...]:

@@ -8,8 +8,8 @@ from typing import Any
 
 from cgr.lab.ablate.inputs import AblationInputs
 from cgr.lab.output.table import MINUS, Table
-from cgr.lab.score.bootstrap import Interval
 from cgr.lab.store.recorded import RunInfo
+from cgr.lab.types import Interval
 from cgr.records import Record
 
 SCHEMA = 1

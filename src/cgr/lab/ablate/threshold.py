@@ -15,8 +15,8 @@ from cgr.lab.ablate import figures as drawing
 from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.ablate.rank import CHOSEN
 from cgr.lab.ablate.result import Ablated, Ablation, percent, percents, points, span
+from cgr.lab.decide.arrays import Decisions
 from cgr.lab.decide.columns import Columns
-from cgr.lab.decide.replay import Decided
 from cgr.lab.output import style
 from cgr.lab.output.table import Head, Table
 from cgr.lab.score.measures import MARGIN, SCORE, Measured, Score, cells, measure
@@ -35,7 +35,7 @@ class ThresholdRow(Record):
     score: Score
 
 
-def sweep(columns: Columns, thresholds: Sequence[float] = GRID) -> list[Decided]:
+def sweep(columns: Columns, thresholds: Sequence[float] = GRID) -> list[Decisions]:
     return [stopping(columns, threshold) for threshold in thresholds]
 
 

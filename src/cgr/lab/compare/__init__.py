@@ -14,11 +14,12 @@ from cgr.lab.compare.hull import corners
 from cgr.lab.compare.points import points
 from cgr.lab.compare.result import AREA, SAVING, Compared, Entry, Point, Split, Winner
 from cgr.lab.compare.sweep import Decide, Setting, settings
-from cgr.lab.decide.columns import Bools, Columns
-from cgr.lab.decide.replay import Decided, at_budget
+from cgr.lab.decide.arrays import Decisions, at_budget
+from cgr.lab.decide.columns import Columns
 from cgr.lab.score import accuracy as scores
 from cgr.lab.score.paired import DRAWS, Totals, among, by_question
 from cgr.lab.store.needed_probes import ALL, on_grid
+from cgr.lab.types import Bools
 from cgr.rules import Rule, known_rules
 from cgr.rules import files as rule_files
 
@@ -139,7 +140,7 @@ class _Scene:
 
     settings: tuple[Setting, ...]
     penalties: tuple[float, ...]
-    decided: tuple[Decided, ...]
+    decided: tuple[Decisions, ...]
     whole: _Part
     tuning: _Part
     shown: _Part

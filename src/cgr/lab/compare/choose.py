@@ -14,8 +14,8 @@ import numpy as np
 
 from cgr.lab.compare import hull as frontier
 from cgr.lab.compare.result import ACCURACY, AREA, SAVING, Figure, Winner, grade_measure
-from cgr.lab.decide.columns import Bools, Floats
 from cgr.lab.score.paired import Totals, drawn, spans, total
+from cgr.lab.types import Bools, Floats
 
 MARGIN = -1.0  # points of accuracy that may be lost and still be called equal
 LEAST = 2  # questions on each side of a split: from one no interval can be told

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cgr.lab.decide.columns import Floats
 from cgr.lab.score.paired import Totals
+from cgr.lab.types import Floats
 
 Corner = tuple[float, float, int]
 NOTHING = -1

@@ -6,13 +6,17 @@ from collections.abc import Sequence
 
 from cgr.lab.compare.choose import Measured
 from cgr.lab.compare.result import Point
-from cgr.lab.decide.columns import Bools
-from cgr.lab.decide.replay import Decided
+from cgr.lab.decide.arrays import Decisions
 from cgr.lab.score.paired import spans
+from cgr.lab.types import Bools
 
 
 def points(
-    measured: Measured, decided: Sequence[Decided], values: Sequence[float | None], here: Bools, penalties: Sequence[float]
+    measured: Measured,
+    decided: Sequence[Decisions],
+    values: Sequence[float | None],
+    here: Bools,
+    penalties: Sequence[float],
 ) -> tuple[Point, ...]:
     """One for each setting, the baseline first. `here`: the traces that were measured."""
     total, draws = measured.total, measured.drawn

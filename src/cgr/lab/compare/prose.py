@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cgr.lab.compare.result import ACCURACY, AREA, SAVING, Compared, Entry, Missing, Winner
-from cgr.lab.score.bootstrap import Interval
 from cgr.lab.store.config import in_words
+from cgr.lab.types import Interval
 
 LABELS = {
     SAVING: "Most tokens saved at equal accuracy",

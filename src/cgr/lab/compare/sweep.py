@@ -9,12 +9,12 @@ import numpy as np
 
 from cgr.errors import NotRecorded, UsageError
 from cgr.lab.compare.result import Missing
-from cgr.lab.decide import replay as decisions
+from cgr.lab.decide import arrays
+from cgr.lab.decide.arrays import Decisions
 from cgr.lab.decide.columns import Columns
-from cgr.lab.decide.replay import Decided
-from cgr.rules import FixedBudget, Rule
+from cgr.rules import Rule
 
-Decide = Callable[[Rule], Decided]
+Decide = Callable[[Rule], Decisions]
 BUDGETS = 32  # of the plain curve, at most
 LONG = "It has no form over whole arrays, and replaying it takes too long here."
 LONG_HINT = "Compare it with `cgr compare`."
@@ -28,7 +28,7 @@ class Setting:
     name: str
     parameter: str | None
     value: float | None
-    decided: Decided
+    decided: Decisions
 
 
 def settings(
@@ -42,7 +42,7 @@ def settings(
             missing.append(Missing(name, LONG, LONG_HINT))
             continue
         made, lacks = _sweep(name, rule, decide)
-        if made and isinstance(rule, FixedBudget):
+        if made and rule.sweeps_budget:
             made, lacks = _budgets(name, columns)
         found += made
         missing += lacks
@@ -51,7 +51,7 @@ def settings(
 
 def _replays(rule: Rule, columns: Columns) -> int:
     """How many traces must be replayed for it, one by one."""
-    return 0 if decisions.over_arrays(rule) else len(columns) * sum(1 for _ in variants(rule))
+    return 0 if rule.has_array_form else len(columns) * sum(1 for _ in variants(rule))
 
 
 def _sweep(name: str, rule: Rule, decide: Decide) -> tuple[list[Setting], list[Missing]]:
@@ -91,7 +91,7 @@ def _budgets(name: str, columns: Columns) -> tuple[list[Setting], list[Missing]]
     made, lacking = [], []
     for budget in (*steps.tolist(), columns.limit):
         try:
-            made.append(Setting(name, "budget", budget, decisions.at_budget(columns, budget)))
+            made.append(Setting(name, "budget", budget, arrays.at_budget(columns, budget)))
         except NotRecorded:
             lacking.append(float(budget))
     why = "At these budgets some traces have no probe to answer with."

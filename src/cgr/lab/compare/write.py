@@ -13,8 +13,6 @@ from cgr.errors import UsageError
 from cgr.lab.compare import PENALTIES, TUNE_ON, compare, tables
 from cgr.lab.compare import figure as frontier
 from cgr.lab.compare.result import SCHEMA, Compared
-from cgr.lab.decide.any_rule import decide_rule
-from cgr.lab.decide.columns import Bools
 from cgr.lab.decide.run import Run
 from cgr.lab.fit import learn
 from cgr.lab.output import style
@@ -22,6 +20,7 @@ from cgr.lab.output.paths import beside, folder_of, told_apart
 from cgr.lab.output.table import write_table
 from cgr.lab.report import figures
 from cgr.lab.report.numbers import check_penalties
+from cgr.lab.types import Bools
 from cgr.rules import Calibrated, Rule
 from cgr.rules.calibrated import AS_CERTAINTY
 
@@ -62,7 +61,7 @@ def compare_run(
         opened = Run.open(folder)
         return compare(
             opened.rule_columns(),
-            partial(decide_rule, opened),
+            opened.decide,
             rules,
             penalties,
             tune_on=tune_on,

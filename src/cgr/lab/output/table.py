@@ -7,7 +7,7 @@ import io
 from dataclasses import dataclass
 from pathlib import Path
 
-from cgr.lab.score.bootstrap import Interval
+from cgr.lab.types import Interval
 
 Cell = str | int | float | Interval | None
 NOTHING = "–"

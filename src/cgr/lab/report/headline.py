@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cgr.lab.output.table import Cell, Head
 from cgr.lab.report.result import GradeRow, Report
-from cgr.lab.score.bootstrap import Interval
+from cgr.lab.types import Interval
 from cgr.records import Record
 
 PENALTY = 1.0

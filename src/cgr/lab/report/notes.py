@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from cgr.lab.decide.arrays import Decisions
 from cgr.lab.decide.columns import Columns
-from cgr.lab.decide.replay import Decided
 from cgr.lab.score import accuracy as scores
 
 
-def notes(columns: Columns, made: Mapping[float, Decided], budgets: Sequence[int]) -> tuple[str, ...]:
+def notes(columns: Columns, made: Mapping[float, Decisions], budgets: Sequence[int]) -> tuple[str, ...]:
     """Everything that a reader should know before reading the numbers."""
     found = (
         *_golds(columns),
@@ -92,7 +92,7 @@ def _probes(columns: Columns, budgets: Sequence[int]) -> list[str]:
     return found
 
 
-def _firing(columns: Columns, made: Mapping[float, Decided]) -> list[str]:
+def _firing(columns: Columns, made: Mapping[float, Decisions]) -> list[str]:
     silent = [f"{threshold:g}" for threshold, decided in made.items() if not decided.fired]
     if not silent or not columns.present.any():
         return []
@@ -101,7 +101,7 @@ def _firing(columns: Columns, made: Mapping[float, Decided]) -> list[str]:
     return [f"At {_list(silent)} the rule never fired: all is as in the baseline there."]
 
 
-def _correctness(columns: Columns, made: Mapping[float, Decided]) -> list[str]:
+def _correctness(columns: Columns, made: Mapping[float, Decisions]) -> list[str]:
     if not columns.graded.any():
         return []
     accuracy = scores.accuracy(columns, columns.final_right)

@@ -8,9 +8,11 @@ from dataclasses import asdict
 import numpy as np
 
 from cgr.errors import NotRecorded, UsageError
+from cgr.lab.decide import arrays
 from cgr.lab.decide import replay as decisions
-from cgr.lab.decide.columns import Bools, Columns, Floats
-from cgr.lab.decide.replay import Decide, Decided
+from cgr.lab.decide.arrays import Decisions
+from cgr.lab.decide.columns import Columns
+from cgr.lab.decide.replay import Decide
 from cgr.lab.report import notes as words
 from cgr.lab.report.result import (
     Baseline,
@@ -27,6 +29,7 @@ from cgr.lab.report.result import (
 )
 from cgr.lab.score import accuracy as scores
 from cgr.lab.score.calibration import selective
+from cgr.lab.types import Bools, Floats
 from cgr.rules.base import THRESHOLD, check_threshold
 
 THRESHOLDS = (0.96, 0.97, 0.98, 0.99)
@@ -115,7 +118,7 @@ def _written(columns: Columns) -> Written | None:
     return Written(int(here.sum()), float(columns.written_right[here].mean()), float(columns.final_right[here].mean()))
 
 
-def _threshold(columns: Columns, threshold: float, decided: Decided) -> ThresholdRow:
+def _threshold(columns: Columns, threshold: float, decided: Decisions) -> ThresholdRow:
     return ThresholdRow(
         threshold=threshold,
         correct_mean=scores.correct_mean(columns, decided.right),
@@ -125,7 +128,7 @@ def _threshold(columns: Columns, threshold: float, decided: Decided) -> Threshol
     )
 
 
-def _grade(columns: Columns, threshold: float, decided: Decided, penalty: float) -> GradeRow:
+def _grade(columns: Columns, threshold: float, decided: Decisions, penalty: float) -> GradeRow:
     baseline = scores.grade(columns, columns.final_right, penalty)
     answered = decided.sure | scores.sure_at_end(decided, threshold)
     steps = columns.steps if baseline is not None else columns.steps[:0]
@@ -153,11 +156,11 @@ def earliest_best(values: Floats) -> int:
     return int(np.argmax(values >= values.max() - 1e-9))
 
 
-def _savings(columns: Columns, threshold: float, decided: Decided) -> SavingsRow:
+def _savings(columns: Columns, threshold: float, decided: Decisions) -> SavingsRow:
     return SavingsRow(threshold=threshold, **asdict(scores.savings(columns, decided)))
 
 
-def _spread(columns: Columns, made: dict[float, Decided]) -> tuple[SpreadRow, ...]:
+def _spread(columns: Columns, made: dict[float, Decisions]) -> tuple[SpreadRow, ...]:
     """The baseline first, then each threshold."""
     answers: dict[float | None, Bools] = {None: columns.final_right}
     answers |= {threshold: decided.right for threshold, decided in made.items()}
@@ -172,7 +175,7 @@ def _sweep(columns: Columns) -> tuple[BudgetRow, ...]:
     rows = []
     for budget in (*columns.steps.tolist(), columns.limit):
         try:
-            decided = decisions.at_budget(columns, budget)
+            decided = arrays.at_budget(columns, budget)
         except NotRecorded:
             continue
         used = np.minimum(columns.natural, budget)
@@ -214,7 +217,7 @@ def effective(certainty: Floats, closed: Bools) -> Floats:
     return np.where(closed, certainty, 0.0)
 
 
-def _selective(columns: Columns, made: dict[float, Decided]) -> tuple[SelectiveRow, ...]:
+def _selective(columns: Columns, made: dict[float, Decisions]) -> tuple[SelectiveRow, ...]:
     graded = columns.graded
     asked = columns.present & graded[:, None] & ~columns.bound
     finals = effective(columns.final_certainty, columns.final_closed)

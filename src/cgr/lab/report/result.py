@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cgr.lab.score.bootstrap import Interval
 from cgr.lab.score.calibration import Selective
 from cgr.lab.store.config import IMPORTED
 from cgr.lab.store.recorded import RunInfo
+from cgr.lab.types import Interval
 from cgr.records import Record
 
 SCHEMA = 1

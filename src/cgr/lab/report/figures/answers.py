@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from cgr.lab.decide.columns import Floats, Ints
 from cgr.lab.output import style
 from cgr.lab.report.figures.view import View
 from cgr.lab.report.numbers import earliest_best
 from cgr.lab.report.result import GradeRow
 from cgr.lab.score import accuracy as scores
+from cgr.lab.types import Floats, Ints
 
 BUDGET = "Thinking tokens"
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from cgr.lab.decide.columns import Bools, Floats
 from cgr.lab.output import style
 from cgr.lab.report.figures.answers import BUDGET
 from cgr.lab.report.figures.view import View
 from cgr.lab.report.numbers import effective
 from cgr.lab.score.calibration import Selective, best, risk_coverage
+from cgr.lab.types import Bools, Floats
 
 BINS = 40
 

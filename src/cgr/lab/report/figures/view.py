@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from cgr.lab.decide.columns import Columns, Ints
-from cgr.lab.decide.replay import Decide, Decided
+from cgr.lab.decide.arrays import Decisions
+from cgr.lab.decide.columns import Columns
+from cgr.lab.decide.replay import Decide
 from cgr.lab.report.result import Report
 from cgr.lab.score import accuracy as scores
+from cgr.lab.types import Ints
 
 Need = Callable[["View"], str]
 Draw = Callable[["View"], Any]
@@ -26,7 +28,7 @@ class View:
     decide: Decide
 
     @property
-    def shown(self) -> Decided:
+    def shown(self) -> Decisions:
         return self.decide(self.report.shown)
 
     @property
