@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import matplotlib
 import numpy as np
 import pytest
+from cgr.lab.report.figures.view import View
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +20,6 @@ from cgr.lab.decide.replay import deciding
 from cgr.lab.output import style
 from cgr.lab.report import figures, numbers
 from cgr.lab.report.figures import answers, certainty, seeds, tokens
-from cgr.lab.report.figures.view import View
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from tests.lab.report import test_report as odd
 from tests.lab.runs import SIX_INFO, plausible, six

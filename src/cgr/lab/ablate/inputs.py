@@ -17,6 +17,8 @@ from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.rules.base import THRESHOLD, check_threshold
 from cgr.rules.cgr import Cgr
 
+FORCED = "forced"
+
 
 @dataclass(eq=False)
 class Evidence:
@@ -115,6 +117,11 @@ def key_of(trace: RecordedTrace) -> Key:
 def stopping(columns: Columns, threshold: float, interval: int | None = None) -> Decided:
     """`cgr` on these probes, asked at each multiple of an interval: by default, that of the recording."""
     return decide(Cgr(threshold=threshold, interval=interval or columns.info.interval), columns)
+
+
+def forced_run(run: Path) -> Path:
+    """The folder of the forced run that belongs to a run."""
+    return run / FORCED
 
 
 def check_folders(folder: Path, forced: Sequence[Path]) -> None:

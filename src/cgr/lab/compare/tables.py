@@ -10,7 +10,6 @@ from cgr.lab.compare.result import AREA, SAVING, Compared, Entry, Point, Winner
 from cgr.lab.output.table import Cell, Head, Table, write_table
 
 RULE = Head("rule", "Rule")
-GAP = "  "
 
 
 def rules(compared: Compared) -> Table:
@@ -132,11 +131,7 @@ LINES = (
 def table_lines(compared: Compared) -> list[str]:
     """For a terminal of some ninety columns; the first line is the head."""
     base: tuple[Cell, ...] = ("baseline", "", compared.baseline.accuracy, *[""] * 6)
-    rows = [base, *(_line(entry) for entry in compared.entries)]
-    texts = [[head.text(cell) for head, cell in zip(LINES, row, strict=True)] for row in rows]
-    texts.insert(0, [head.label for head in LINES])
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    return [_joined(row, widths) for row in texts]
+    return Table("", "", LINES, (base, *(_line(entry) for entry in compared.entries))).lines()
 
 
 def _line(entry: Entry) -> tuple[Cell, ...]:
@@ -144,8 +139,3 @@ def _line(entry: Entry) -> tuple[Cell, ...]:
     at = "" if shown.value is None else words.number(shown.value)
     accuracy = (shown.accuracy, shown.diff_points, shown.ci95_diff_points, "yes" if entry.equal else "no")
     return entry.rule, at, *accuracy, shown.net_share, shown.ci95_net_share, entry.by(AREA).figure
-
-
-def _joined(row: list[str], widths: list[int]) -> str:
-    cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-    return GAP.join(cells).rstrip()

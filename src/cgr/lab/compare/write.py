@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,11 +14,11 @@ from cgr.lab.compare import figure as frontier
 from cgr.lab.compare.result import SCHEMA, Compared
 from cgr.lab.decide.any_rule import Recordings, decide_rule
 from cgr.lab.decide.columns import Bools
+from cgr.lab.exchange import as_run_folder
 from cgr.lab.fit import learn, read_sample
-from cgr.lab.output import style
-from cgr.lab.output.paths import beside, folder_of, told_apart
+from cgr.lab.output import paths, style
+from cgr.lab.output.paths import beside, unique_names
 from cgr.lab.output.table import write_table
-from cgr.lab.report import figures
 from cgr.lab.report.numbers import check_penalties
 from cgr.rules import Calibrated, Rule
 from cgr.rules.calibrated import AS_CERTAINTY
@@ -57,7 +56,7 @@ def compare_run(
     patience: int | None = None,
 ) -> Compared:
     """Every rule on a run's folder, or on a file of traces. `patience`: see `cgr.lab.compare.compare`."""
-    with folder_of(run) as folder:
+    with as_run_folder(run) as folder:
         recordings = Recordings.of(folder)
         return compare(
             recordings.columns,
@@ -102,20 +101,18 @@ def write_comparison(
 
 
 def _named(comparisons: Sequence[Compared]) -> tuple[Compared, ...]:
-    names = told_apart([one.run.name for one in comparisons])
+    names = unique_names([one.run.name for one in comparisons])
     return tuple(replace(one, run=replace(one.run, name=name)) for one, name in zip(comparisons, names, strict=True))
 
 
 def write_json(comparisons: Sequence[Compared], folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(as_json(comparisons), indent=1, ensure_ascii=False, allow_nan=False)
-    (folder / JSON).write_text(text + "\n", encoding="utf-8")
+    paths.write_json(folder / JSON, as_json(comparisons))
 
 
-def draw(compared: Compared | None, folder: Path, why_not: str = NO_RULE) -> figures.Drawn:
+def draw(compared: Compared | None, folder: Path, why_not: str = NO_RULE) -> style.SavedFigure:
     """The frontier, or why there is none."""
     if compared is None or not compared.entries:
-        figures.forget(FIGURE, folder)
-        return figures.Drawn(FIGURE, CAPTION, why_not=why_not or NO_RULE)
+        style.remove(FIGURE, folder)
+        return style.SavedFigure(FIGURE, CAPTION, why_not=why_not or NO_RULE)
     with style.styled():
-        return figures.Drawn(FIGURE, CAPTION, figures.save(frontier.draw(compared), FIGURE, folder))
+        return style.SavedFigure(FIGURE, CAPTION, style.save(frontier.draw(compared), FIGURE, folder))

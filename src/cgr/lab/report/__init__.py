@@ -1,21 +1,21 @@
-"""From runs to a report: `report.json`, tables, figures, and a page that works offline."""
+"""Writes the report of recorded runs: `report.json`, tables, figures, and a page that works offline."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from cgr.errors import NotRecorded, UsageError
-from cgr.lab.compare import tables as compared
+from cgr.lab.compare import tables as compare_tables
 from cgr.lab.compare import write as comparing
 from cgr.lab.compare.result import Compared
 from cgr.lab.decide import replay as decisions
 from cgr.lab.decide.columns import Columns
 from cgr.lab.decide.replay import Decide
-from cgr.lab.output.paths import beside, folder_of, told_apart
+from cgr.lab.exchange import as_run_folder
+from cgr.lab.output.paths import beside, unique_names, write_json
 from cgr.lab.output.table import write_table
 from cgr.lab.report import figures, numbers, tables
 from cgr.lab.report.result import SCHEMA, Report
@@ -24,8 +24,8 @@ from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.probing import ProbeSpec
 
 FOLDER, JSON = "report", "report.json"
-STEPS = 32  # of a budget, where the probes lie on no grid
-REPLAYS = 3000  # traces that a rule without a form over arrays may take of a report's time
+STEPS = 32  # of the budget, for figures of a run whose probes lie on no grid
+MAX_REPLAYS = 3000  # a rule without an array form is compared on at most this many traces
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,13 +43,14 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class WrittenReport:
-    """Where a report is, and what is in it. `page` is None where the rule is one that a page cannot recompute."""
+    """The folder of a report and its numbers. `page` is None if the rule is not `cgr`: a page recomputes only that one."""
 
     folder: Path
     page: Path | None
     reports: tuple[Report, ...]
 
     def to_dict(self) -> dict[str, Any]:
+        """The content of report.json."""
         return as_json(self.reports)
 
 
@@ -62,9 +63,9 @@ def write_report(
     probe_set: str | None = None,
     rule: str = "cgr",
 ) -> WrittenReport:
-    """Read these runs (folders, or files of traces), and write everything about them into one folder."""
+    """Write the report of these runs (folders, or files of traces) into `out`, by default a folder in or beside the run."""
     levels, costs = numbers.check_thresholds(thresholds), numbers.check_penalties(penalties)
-    loaded = _named_apart([_compared(load(run, probe_set), run, costs) for run in runs])
+    loaded = _with_unique_names([_compared(load(run, probe_set), run, costs) for run in runs])
     folder = Path(out) if out else default_folder([Path(run) for run in runs])
     deciders = [decisions.deciding(run.columns, rule, run.traces, run.spec) for run in loaded]
     reports = tuple(
@@ -72,14 +73,14 @@ def write_report(
         for run, decide in zip(loaded, deciders, strict=True)
     )
     _write_numbers(loaded, reports, folder)
-    _write_pictures(loaded, reports, deciders, folder)
+    _write_figures(loaded, reports, deciders, folder)
     page = _write_page(loaded, reports, folder, levels, costs) if rule == "cgr" else None
     return WrittenReport(folder, page, reports)
 
 
 def load(run: str | Path, probe_set: str | None = None) -> Loaded:
     """A run's folder, or a file of traces as `cgr export` writes it."""
-    with folder_of(run) as folder:
+    with as_run_folder(run) as folder:
         return _load(folder, probe_set)
 
 
@@ -98,13 +99,13 @@ def _load(folder: Path, wanted: str | None) -> Loaded:
 def _compared(loaded: Loaded, run: str | Path, penalties: Sequence[float]) -> Loaded:
     """With every rule on it, by the probes that were recorded for each."""
     try:
-        return replace(loaded, compared=comparing.compare_run(run, None, penalties, patience=REPLAYS))
+        return replace(loaded, compared=comparing.compare_run(run, None, penalties, patience=MAX_REPLAYS))
     except (UsageError, NotRecorded) as error:
         return replace(loaded, why_not_compared=error.message)
 
 
-def _named_apart(runs: list[Loaded]) -> list[Loaded]:
-    names = told_apart([run.info.name for run in runs])
+def _with_unique_names(runs: list[Loaded]) -> list[Loaded]:
+    names = unique_names([run.info.name for run in runs])
     return [_named(run, name) for run, name in zip(runs, names, strict=True)]
 
 
@@ -115,35 +116,33 @@ def _named(run: Loaded, name: str) -> Loaded:
 
 
 def default_folder(runs: Sequence[Path]) -> Path:
-    """Inside a run; beside a file; for several, beside the first."""
+    """The folder of a report: inside a run, beside a file of traces, or beside the first of several runs."""
     if not runs:
         raise UsageError("There is no run to report.", "Give one: cgr report runs/NAME.")
     return beside(runs, FOLDER)
 
 
 def as_json(reports: Sequence[Report]) -> dict[str, Any]:
-    """One run as itself; several as a list."""
+    """The content of report.json: one report, or a list of several."""
     if len(reports) == 1:
         return reports[0].to_dict()
     return {"schema": SCHEMA, "runs": [report.to_dict() for report in reports]}
 
 
 def _write_numbers(loaded: Sequence[Loaded], reports: Sequence[Report], folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(as_json(reports), indent=1, ensure_ascii=False, allow_nan=False)
-    (folder / JSON).write_text(text + "\n", encoding="utf-8")
+    write_json(folder / JSON, as_json(reports))
     for run, report in zip(loaded, reports, strict=True):
         place = _place(folder / "tables", report, reports)
         tables.write(report, place)
         if run.compared:
-            compared.write(run.compared, place)
+            compare_tables.write(run.compared, place)
     if found := [run.compared for run in loaded if run.compared]:
         comparing.write_json(found, folder)
     if len(reports) > 1:
         write_table(tables.models(reports), folder / "tables")
 
 
-def _write_pictures(loaded: Sequence[Loaded], reports: Sequence[Report], deciders: Sequence[Decide], folder: Path) -> None:
+def _write_figures(loaded: Sequence[Loaded], reports: Sequence[Report], deciders: Sequence[Decide], folder: Path) -> None:
     for run, report, decide in zip(loaded, reports, deciders, strict=True):
         place = _place(folder / "figures", report, reports)
         frontier = comparing.draw(run.compared, place, run.why_not_compared)
@@ -153,7 +152,7 @@ def _write_pictures(loaded: Sequence[Loaded], reports: Sequence[Report], decider
 
 
 def _place(folder: Path, report: Report, reports: Sequence[Report]) -> Path:
-    """One run has the folder to itself; several have one each."""
+    """The folder itself for one run; a folder in it for each of several runs."""
     return folder if len(reports) == 1 else folder / report.run.name
 
 
