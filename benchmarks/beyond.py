@@ -19,8 +19,10 @@ import numpy as np
 
 from cgr.lab import fit as fitting
 from cgr.lab.decide import replay as decisions
-from cgr.lab.decide.columns import Ints
-from cgr.lab.fit import Figures, Sample
+from cgr.lab.decide.any_rule import decide_rule
+from cgr.lab.decide.run import Run
+from cgr.lab.fit import Figures
+from cgr.lab.types import Ints
 from cgr.records import Probe
 from cgr.rules import (
     Adaptive,
@@ -43,21 +45,18 @@ SHOWN = ("interval", "rare", "rising", "floor", "hope", "patience")
 class Parts:
     """A run, and which part each question is in."""
 
-    whole: Sample
+    whole: Run
     part: Ints
 
     @cached_property
-    def pairs(self) -> list[tuple[Sample, Sample]]:
+    def pairs(self) -> list[tuple[Run, Run]]:
         """Of each part: all others, to fit on, and the part itself, to show."""
-        return [
-            (self.whole.of_questions(self.part != one), self.whole.of_questions(self.part == one))
-            for one in np.unique(self.part)
-        ]
+        return [(self.whole.only(self.part != one), self.whole.only(self.part == one)) for one in np.unique(self.part)]
 
     @cached_property
     def order(self) -> Ints:
         """Where each trace is when the parts come one after the other."""
-        of_trace = self.part[self.whole.columns.question]
+        of_trace = self.part[self.whole.columns().question]
         return np.argsort(np.argsort(of_trace, kind="stable"), kind="stable")
 
 
@@ -85,26 +84,26 @@ def cut_short(probe: Probe, enough: float | None) -> int:
     return min([probe.decoded, *low])
 
 
-def spared(rule: Rule, sample: Sample) -> int:
-    asked = (probe for trace in sample.traces for probe in decisions.replay(rule, trace, sample.spec).probes)
+def spared(rule: Rule, sample: Run) -> int:
+    asked = (probe for trace in sample.traces(whole=True) for probe in decisions.replay(rule, trace, sample.spec()).probes)
     return sum(probe.decoded - cut_short(probe, rule.sure_at) for probe in asked)
 
 
-def fitted(rule: Rule, tune: Sample) -> Rule:
+def fitted(rule: Rule, tune: Run) -> Rule:
     found: Rule = fitting.fit(rule, tune).rule
     return found
 
 
-def as_it_is(rule: Rule, tune: Sample) -> Rule:
+def as_it_is(rule: Rule, tune: Run) -> Rule:
     return rule
 
 
-def shown(label: str, rule: Rule, parts: Parts, how: Callable[[Rule, Sample], Rule] = fitted) -> Row:
+def shown(label: str, rule: Rule, parts: Parts, how: Callable[[Rule, Run], Rule] = fitted) -> Row:
     rules = [how(rule, tune) for tune, _ in parts.pairs]
-    made = [show.decide(one) for one, (_, show) in zip(rules, parts.pairs, strict=True)]
-    found = fitting.figures(parts.whole.columns, fitting.joined(made, parts.order))
+    made = [decide_rule(show, one) for one, (_, show) in zip(rules, parts.pairs, strict=True)]
+    found = fitting.figures(parts.whole.columns(), fitting.joined(made, parts.order))
     cut = sum(spared(one, show) for one, (_, show) in zip(rules, parts.pairs, strict=True))
-    return Row(label, tuple(rules), found, found.net + cut / int(parts.whole.columns.natural.sum()))
+    return Row(label, tuple(rules), found, found.net + cut / int(parts.whole.columns().natural.sum()))
 
 
 def rows(parts: Parts, interval: int, rare: int) -> Iterator[Row]:
@@ -149,14 +148,16 @@ def main() -> None:
     parser.add_argument("--parts", type=int, default=2, help="each is shown by what was fitted on the others")
     parser.add_argument("--rare", type=int, default=3, help="one interval in so many is probed while there is no hope")
     wanted = parser.parse_args()
-    sample = fitting.read_sample(wanted.run, wanted.probe_set)
-    parts = Parts(sample, parts_of(sample.columns.questions, wanted.parts))
-    full = fitting.figures(sample.columns, sample.decide(FixedBudget())).accuracy
-    click.echo(f"{len(sample.columns.questions)} questions, {len(sample.traces)} traces, {wanted.parts} parts; ", nl=False)
+    sample = fitting.open_run(wanted.run, wanted.probe_set)
+    parts = Parts(sample, parts_of(sample.columns().questions, wanted.parts))
+    full = fitting.figures(sample.columns(), decide_rule(sample, FixedBudget())).accuracy
+    click.echo(
+        f"{len(sample.columns().questions)} questions, {len(sample.traces())} traces, {wanted.parts} parts; ", nl=False
+    )
     click.echo(f"the full budget answers {full:.1%} right. '!': not equal accuracy. Ratios are to the first row.")
     click.echo(f"{'rule':<30}{'parameters':<58}accuracy points, interval       gross    net    cut  ratio  (cut)  gave up")
     made: list[Row] = []
-    for row in rows(parts, sample.columns.info.interval, wanted.rare):
+    for row in rows(parts, sample.columns().info.interval, wanted.rare):
         made.append(row)
         click.echo(told(row, made[0]))
 

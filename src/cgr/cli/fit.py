@@ -49,12 +49,13 @@ def command(
     path = out or run / f"{name}{rule_files.SUFFIX}"
     if not rule_files.is_file(path.name):
         raise UsageError(f"{str(path)!r} does not end in .json.", "A rule is told from a file of one by that.")
-    sample = fitting.read_sample(run, probe_set, share=share)
+    recorded = fitting.open_run(run, probe_set, share=share)
+    columns = recorded.columns()
     parameters = read_parameters(name, given)
     if "interval" in make_rule(name, **parameters).parameters():
-        parameters.setdefault("interval", sample.columns.info.interval)
-    fitted = fitting.fit(make_rule(name, **parameters), sample, penalty=penalty)
-    about = {"run": sample.columns.info.name, "questions": len(sample.columns.questions), "traces": len(sample.traces)}
+        parameters.setdefault("interval", columns.info.interval)
+    fitted = fitting.fit(make_rule(name, **parameters), recorded, penalty=penalty)
+    about = {"run": columns.info.name, "questions": len(columns.questions), "traces": len(columns)}
     made = rule_files.RuleFile.of(fitted.rule, **about)
     made.write(path)
     click.echo(json.dumps({"rule": made.rule, "parameters": dict(made.parameters)}) if as_json else _told(fitted, path))

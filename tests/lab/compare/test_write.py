@@ -254,8 +254,8 @@ def test_it_fits_the_screen(tab: Browser, reported: Path, width: int) -> None:
 
 
 def test_without_a_comparison_the_page_says_why_or_nothing(tab: Browser, tmp_path: Path) -> None:
-    traces, info = six(), load(odd.written(tmp_path / "six.jsonl", six())).info
-    runs: list[page.Run] = [(info, traces, {})]
+    traces, info = six(), load(odd.written(tmp_path / "six.jsonl", six()))[1].info
+    runs: list[page.PageRun] = [(info, traces, {})]
     tab.open(page.write(tmp_path / "a", runs, (0.99,), (1.0,)))
     assert tab.run("document.querySelector('#rules').hidden") is True
     tab.open(page.write(tmp_path / "b", runs, (0.99,), (1.0,), [page.comparison(None, "There is <b>one</b> question.")]))
@@ -265,7 +265,7 @@ def test_without_a_comparison_the_page_says_why_or_nothing(tab: Browser, tmp_pat
 
 
 def test_calibrated_is_compared_with_weights_from_the_other_half(folder: Path) -> None:
-    asked = replace(Calibrated(), interval=load(folder).columns.info.interval)
+    asked = replace(Calibrated(), interval=load(folder)[1].info.interval)
     given = replace(asked, answered=tuple(weight + 1e-9 for weight in asked.answered))
     learned, kept = compare_run(folder, {"learned": asked, "kept": given}).entries
     assert {learned.rule, kept.rule} == {"learned", "kept"}

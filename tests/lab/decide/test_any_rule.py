@@ -18,8 +18,9 @@ from cgr.engines.base import Sampling
 from cgr.engines.scripted import ScriptedEngine
 from cgr.errors import NotRecorded, UnknownName
 from cgr.lab.decide import replay as decisions
-from cgr.lab.decide.any_rule import Recordings, calibrated_threshold, decide_rule, traces_for, warm_floor
+from cgr.lab.decide.any_rule import calibrated_threshold, decide_rule, groups_of, traces_for, warm_floor
 from cgr.lab.decide.replay import Decided, replay, replayed
+from cgr.lab.decide.run import Run
 from cgr.lab.record.generate import agenerate
 from cgr.lab.record.probe import ProbeRequest, aprobe
 from cgr.lab.store import Store
@@ -160,7 +161,7 @@ def assert_same(one: Decided, other: Decided) -> None:
 
 @pytest.mark.parametrize("rule", RULES, ids=str)
 def test_live_is_replayed_and_replayed_is_over_arrays(rule: Rule, run: Path) -> None:
-    recordings = Recordings.of(run)
+    recordings = Run.open(run)
     decided = decide_rule(recordings, rule)
     made = [asyncio.run(live(rule, question)) for question in asked()]
     assert decided.at.tolist() == [one.thinking_tokens for one in made]
@@ -172,13 +173,13 @@ def test_live_is_replayed_and_replayed_is_over_arrays(rule: Rule, run: Path) -> 
     paid = [one.probe_tokens + (one.answer_tokens if sure else 0) for one, sure in zip(made, stopped, strict=True)]
     assert decided.probe_tokens.tolist() == paid
     names = recordings.sets_for(rule)
-    answers = recordings.traces_of(names[1]) if len(names) > 1 else None
+    answers = recordings.rule_traces(names[1]) if len(names) > 1 else None
     assert_same(decided, replayed(rule.within(BUDGET), traces_for(recordings, rule), ProbeSpec(), answers))
 
 
 def test_the_stories_are_worth_it(run: Path) -> None:
     """Each kind of rule stops somewhere and somewhere not; two give up."""
-    recordings = Recordings.of(run)
+    recordings = Run.open(run)
     for name, rules in itertools.groupby(RULES, key=lambda rule: rule.name):
         if name in ("fixed-budget", "no-thinking"):
             continue
@@ -235,20 +236,20 @@ def bare(tmp_path: Path) -> Path:
 )
 def test_what_is_missing_is_said_by_name(bare: Path, rule: Rule, message: str, hint: str) -> None:
     with pytest.raises(NotRecorded, match=message) as caught:
-        decide_rule(Recordings.of(bare), rule)
+        decide_rule(Run.open(bare), rule)
     assert hint in caught.value.hint
 
 
 def test_rules_without_a_way_of_their_own_need_no_more_than_the_default(bare: Path) -> None:
-    recordings = Recordings.of(bare)
+    recordings = Run.open(bare)
     for rule in (Cgr(interval=INTERVAL), PumaVerify(interval=2 * INTERVAL), AnswerConsistency(interval=INTERVAL)):
         assert recordings.sets_for(rule) == ("default",)
-        assert len(decide_rule(recordings, rule).at) == len(recordings.columns)
+        assert len(decide_rule(recordings, rule).at) == len(recordings.rule_columns())
 
 
 def test_the_floor_of_deepconf_comes_from_the_first_trace_of_each_question(run: Path) -> None:
-    recordings = Recordings.of(run)
-    groups = recordings.groups(5)
+    recordings = Run.open(run)
+    groups = groups_of(recordings, 5)
     floors = [warm_floor(recordings, DeepConf(window=5, percentile=share)) for share in (0, 50, 100)]
     assert floors == [groups.lowest.min(), np.median(groups.lowest), groups.lowest.max()]
     assert not decide_rule(recordings, DeepConf(window=5, percentile=0)).gave_up.any()
@@ -259,12 +260,12 @@ def test_the_floor_of_deepconf_comes_from_the_first_trace_of_each_question(run: 
 
 
 def test_a_threshold_that_costs_too_much_is_not_chosen(run: Path) -> None:
-    recordings = Recordings.of(run)
+    recordings = Run.open(run)
     rule = Conformal(interval=INTERVAL, floor=0.0)
     strict, lax = (calibrated_threshold(recordings, rule, epsilon) for epsilon in (0.0, 1.0))
     assert (strict, lax) == (rule.grid[-1], rule.grid[0])
     some = calibrated_threshold(recordings, rule, 0.3, ["q0", "q1", "q2"])
-    lost = recordings.columns.final_right & ~decide_rule(recordings, replace(rule, threshold=some)).right
+    lost = recordings.rule_columns().final_right & ~decide_rule(recordings, replace(rule, threshold=some)).right
     assert some == rule.grid[-1] or (lost[:3].sum() + 1) / 4 <= 0.3
 
 
@@ -279,7 +280,7 @@ def unfinished(bare: Path) -> Path:
 
 def test_a_set_that_was_not_finished_is_named(unfinished: Path) -> None:
     with pytest.raises(NotRecorded, match="'wait' lacks 1 trace"):
-        decide_rule(Recordings.of(unfinished), Deer())
+        decide_rule(Run.open(unfinished), Deer())
 
 
 FORCED = "a b c </think> d e f g </think> h i </think> j k l m n o p q r s t u v w x y z"
@@ -296,8 +297,8 @@ def test_a_forced_run_serves_both_ways_of_forcing(tmp_path: Path, probed: str, b
     asyncio.run(agenerate(tmp_path, wanted, engine()))
     if probed == "after":
         asyncio.run(aprobe(tmp_path, ProbeRequest(), engine()))
-    recordings = Recordings.of(tmp_path)
-    (trace,) = recordings.traces_of(None)
+    recordings = Run.open(tmp_path)
+    (trace,) = recordings.rule_traces()
     assert [at for at, _ in trace.forced][:2] == [at for at in (3, 9) if at < budget]
     for rule in (BudgetForcing(), *(CgrForced(interval=interval, threshold=level) for level in (0.5, 0.6, 0.7, 0.8, 0.99))):
         made = asyncio.run(told(engine(), rule, budget, full=True)).decision
@@ -313,4 +314,4 @@ def test_a_forced_run_serves_both_ways_of_forcing(tmp_path: Path, probed: str, b
 def test_fewer_forcings_are_not_what_was_recorded(tmp_path: Path, probe: bool) -> None:
     asyncio.run(agenerate(tmp_path, plan(asked()[:1], budget=20, rule="budget-forcing", probe=probe), scripted(FORCED)))
     with pytest.raises(NotRecorded, match="an end after 9 tokens, where it was forced on"):
-        decide_rule(Recordings.of(tmp_path), BudgetForcing(at_most=1))
+        decide_rule(Run.open(tmp_path), BudgetForcing(at_most=1))

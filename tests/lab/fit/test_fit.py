@@ -11,10 +11,10 @@ import pytest
 
 from cgr.errors import UsageError
 from cgr.lab import fit as fitting
-from cgr.lab.decide.columns import Columns
+from cgr.lab.decide.any_rule import decide_rule
+from cgr.lab.decide.run import Run
 from cgr.lab.exchange import import_run, write_jsonl
 from cgr.lab.exchange.line import to_line
-from cgr.lab.fit import Sample
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.records import Probe
 from cgr.rules import Calibrated, Cgr, FixedBudget, GiveUpEarly, NoThinking, make_rule
@@ -48,10 +48,10 @@ def trace(number: int, rng: np.random.Generator) -> RecordedTrace:
     return RecordedTrace(f"q{number}", 0, "7", BUDGET, "budget", BUDGET, last, tuple(probes))
 
 
-def sample(seed: int = 0) -> Sample:
+def sample(seed: int = 0) -> Run:
     rng = np.random.default_rng(seed)
     traces = tuple(trace(number, rng) for number in range(COUNT))
-    return Sample(traces, Columns.of(traces, INFO))
+    return Run.of(traces, INFO)
 
 
 SAMPLE, OTHERS = sample(), sample(seed=1)
@@ -107,15 +107,15 @@ def test_learned_weights_say_what_the_traces_do() -> None:
 
 
 def test_too_few_examples_teach_nothing() -> None:
-    few = SAMPLE.of_questions(np.arange(COUNT) == 3)
+    few = SAMPLE.only(np.arange(COUNT) == 3)
     assert fitting.learn(EVERY, few).answered == EVERY.answered
 
 
 def test_calibrated_beats_plain_cgr_on_other_questions() -> None:
     """It stops where the answer holds, and gives up what is hopeless; cgr waits for one probe, lucky or not."""
     fitted = fitting.fit(EVERY, SAMPLE)
-    ours = fitting.figures(OTHERS.columns, OTHERS.decide(fitted.rule))
-    plain = fitting.figures(OTHERS.columns, OTHERS.decide(fitting.fit(Cgr(interval=INTERVAL), SAMPLE).rule))
+    ours = fitting.figures(OTHERS.columns(), decide_rule(OTHERS, fitted.rule))
+    plain = fitting.figures(OTHERS.columns(), decide_rule(OTHERS, fitting.fit(Cgr(interval=INTERVAL), SAMPLE).rule))
     assert fitted.figures.equal
     assert ours.net > 1.3 * plain.net
     assert ours.diff_points > -2
@@ -127,16 +127,16 @@ def test_the_main_parameter_is_chosen_at_equal_accuracy() -> None:
     chosen = fitting.fit(rule, SAMPLE)
     assert chosen.figures.equal
     for value in rule.grid:
-        tried = fitting.figures(SAMPLE.columns, SAMPLE.decide(replace(rule, threshold=value)))
+        tried = fitting.figures(SAMPLE.columns(), decide_rule(SAMPLE, replace(rule, threshold=value)))
         assert not tried.equal or tried.net <= chosen.figures.net
 
 
 def test_where_nothing_is_equal_the_most_cautious_is_chosen() -> None:
     wrong = tuple(
         replace(one, probes=tuple(replace(each, answer="1", certainty=1.0, probabilities=(1.0,)) for each in one.probes))
-        for one in SAMPLE.traces
+        for one in SAMPLE.traces()
     )
-    chosen = fitting.fit(Cgr(interval=INTERVAL), Sample(wrong, Columns.of(wrong, INFO)))
+    chosen = fitting.fit(Cgr(interval=INTERVAL), Run.of(wrong, INFO))
     assert not chosen.figures.equal
     assert chosen.rule.threshold == Cgr.grid[-1]
 
@@ -163,16 +163,16 @@ def test_a_rule_without_a_parameter(rule: FixedBudget | NoThinking) -> None:
 
 
 def test_ungraded_questions_cannot_be_fitted_to() -> None:
-    traces = tuple(replace(one, gold=None) for one in SAMPLE.traces[:20])
+    traces = tuple(replace(one, gold=None) for one in SAMPLE.traces()[:20])
     with pytest.raises(UsageError, match="without known answers"):
-        fitting.fit(Cgr(interval=INTERVAL), Sample(traces, Columns.of(traces, INFO)))
+        fitting.fit(Cgr(interval=INTERVAL), Run.of(traces, INFO))
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of the first sixty traces, by way of a file."""
     place = tmp_path_factory.mktemp("fit")
-    write_jsonl(place / "traces.jsonl", map(to_line, SAMPLE.traces[:60]))
+    write_jsonl(place / "traces.jsonl", map(to_line, SAMPLE.traces()[:60]))
     import_run(place / "traces.jsonl", place / "run")
     return place / "run"
 

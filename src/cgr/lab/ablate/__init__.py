@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cgr.errors import NotRecorded, UnknownName, UsageError
 from cgr.lab.ablate import aggregate, forcing, interval, page, probe_model, prompt, threshold
-from cgr.lab.ablate.inputs import Evidence, check_folders, forced_run
+from cgr.lab.ablate.inputs import AblationInputs, check_folders, forced_run
 from cgr.lab.ablate.result import Ablation, Ablations, MissingAblation, NamedResult
 from cgr.lab.output import style
 from cgr.lab.output.paths import write_json
@@ -66,16 +66,16 @@ def measure(
     """The same without writing files."""
     chosen = _chosen(only)
     check_folders(folder, forced)
-    evidence = Evidence.of(folder, threshold=threshold, forced=forced)
+    inputs = AblationInputs.open(folder, threshold=threshold, forced=forced)
     made, missing = [], []
     for one in chosen:
         try:
-            made.append(NamedResult(one.name, one.title, one.run(evidence)))
+            made.append(NamedResult(one.name, one.title, one.run(inputs)))
         except NotRecorded as error:
             missing.append(MissingAblation(one.name, one.title, error.message, error.hint))
-    columns = evidence.columns()
+    columns = inputs.columns()
     size = len(columns.questions), len(columns.seeds)
-    return Ablations(evidence.info, threshold, *size, tuple(made), tuple(missing))
+    return Ablations(inputs.run.info, threshold, *size, tuple(made), tuple(missing))
 
 
 def _chosen(only: Sequence[str] | None) -> tuple[Ablation, ...]:

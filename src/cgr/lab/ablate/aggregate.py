@@ -13,7 +13,7 @@ import numpy as np
 
 from cgr import certainty
 from cgr.errors import NotRecorded
-from cgr.lab.ablate.inputs import Evidence, stopping
+from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.ablate.rank import Presentation, RankedVariant, Variant, rank
 from cgr.lab.ablate.result import Ablation, AblationResult
 from cgr.lab.decide.columns import Columns
@@ -37,21 +37,21 @@ class AggregateRow(Record):
     contender: RankedVariant
 
 
-def ablate(evidence: Evidence) -> AblationResult:
+def ablate(inputs: AblationInputs) -> AblationResult:
     """Every aggregate on the main probe set."""
-    columns, traces = evidence.columns(), evidence.traces(evidence.main, whole=True)
-    check_recorded(evidence, traces)
+    columns, traces = inputs.columns(), inputs.traces(inputs.main, whole=True)
+    check_recorded(inputs, traces)
     kinds = [(name, brace) for name in certainty.AGGREGATES for brace in (False, True)]
-    ranked = rank(columns, [_variant(columns, traces, *kind) for kind in kinds], evidence.threshold)
+    ranked = rank(columns, [_variant(columns, traces, *kind) for kind in kinds], inputs.threshold)
     rows = [(AggregateRow(*kind, one), one) for kind, one in zip(kinds, ranked, strict=True)]
-    return SHOWN.result(rows, evidence.threshold)
+    return SHOWN.result(rows, inputs.threshold)
 
 
-def check_recorded(evidence: Evidence, traces: Sequence[RecordedTrace]) -> None:
+def check_recorded(inputs: AblationInputs, traces: Sequence[RecordedTrace]) -> None:
     """Raise `NotRecorded` if the probes have no tokens (imported runs)."""
     if not any(probe.tokens for trace in traces for probe in trace.probes):
         raise NotRecorded(
-            f"The probes in {evidence.folder} were recorded without their tokens.", evidence.command("--set with-tokens")
+            f"The probes in {inputs.run.folder} were recorded without their tokens.", inputs.command("--set with-tokens")
         )
 
 

@@ -18,10 +18,11 @@ import numpy as np
 
 from cgr.errors import NotRecorded, UsageError
 from cgr.lab.ablate import forcing_figure
-from cgr.lab.ablate.inputs import Evidence, forced_run, key_of, stopping
+from cgr.lab.ablate.inputs import AblationInputs, forced_run, stopping
 from cgr.lab.ablate.result import SCORE_HEADS, Ablation, AblationResult, percent, points, score_cells
 from cgr.lab.decide.columns import Columns
 from cgr.lab.decide.replay import Decided, at_budget, replayed
+from cgr.lab.decide.run import key_of
 from cgr.lab.output.table import Cell, Head, Table
 from cgr.lab.report.numbers import effective
 from cgr.lab.score import accuracy as scores
@@ -107,44 +108,44 @@ class ForcedRun:
         return int((self.natural.ended & (first != self.natural.natural)).sum())
 
 
-def ablate(evidence: Evidence) -> AblationResult:
+def ablate(inputs: AblationInputs) -> AblationResult:
     """The natural run and every forced run, rule by rule."""
-    runs = [load_forced(evidence, folder) for folder in evidence.forced]
+    runs = [load_forced(inputs, folder) for folder in inputs.forced]
     if not runs:
-        raise NotRecorded(MISSING, command(evidence))
-    forced = [row for run in runs for row in _forced_rows(run, evidence)]
-    rows = (*_natural_rows(runs[0].natural, evidence.threshold), *forced)
+        raise NotRecorded(MISSING, command(inputs))
+    forced = [row for run in runs for row in _forced_rows(run, inputs)]
+    rows = (*_natural_rows(runs[0].natural, inputs.threshold), *forced)
     lines = tuple((row.way, row.score.thinking_tokens, *score_cells(row.score), *_drift_cells(row.drift)) for row in rows)
     table = Table("forcing", "Forced runs against the natural run", HEADS, lines)
-    notes = tuple(note for run in runs for note in _notes(run, evidence))
+    notes = tuple(note for run in runs for note in _notes(run, inputs))
     return AblationResult(conclude(forced), rows, table, lambda: forcing_figure.draw(rows), CAPTION, notes)
 
 
-def command(evidence: Evidence) -> str:
+def command(inputs: AblationInputs) -> str:
     """The command that records the forced run."""
-    config, columns = evidence.config, evidence.columns()
+    config, columns = inputs.run.config, inputs.columns()
     model = "" if config.model == "embedded" else f" --model {shlex.quote(config.model)}"
     return (
         f"cgr generate --rule budget-forcing --probe --questions {shlex.quote(config.source)} "
         f"--limit {len(columns.questions)} --seeds {1 + max(columns.seeds)} --budget {config.budget}{model} "
-        f"--out {shlex.quote(str(forced_run(evidence.folder)))}"
+        f"--out {shlex.quote(str(forced_run(inputs.run.folder)))}"
     )
 
 
-def load_forced(evidence: Evidence, folder: Path) -> ForcedRun:
+def load_forced(inputs: AblationInputs, folder: Path) -> ForcedRun:
     """The traces that both runs have, in the same order."""
     with Store.open(folder) as store:
         config, info = store.config, store.info()
         traces = list(store.recorded(DEFAULT if DEFAULT in store.probe_sets() else None))
     if config.rule == NATURAL:
         raise UsageError(f"The run in {folder} was not forced.", "Make one with `cgr generate --rule budget-forcing`.")
-    common = evidence.made() & {key_of(trace) for trace in traces}
+    common = inputs.run.keys & {key_of(trace) for trace in traces}
     if not common:
         raise UsageError(
-            f"The runs in {evidence.folder} and {folder} have no question and seed in common.",
+            f"The runs in {inputs.run.folder} and {folder} have no question and seed in common.",
             "Record the forced run with the same questions and seeds.",
         )
-    natural = Columns.of((one for one in evidence.traces(evidence.main) if key_of(one) in common), evidence.info)
+    natural = Columns.of((one for one in inputs.traces(inputs.main) if key_of(one) in common), inputs.run.info)
     order = {question: place for place, question in enumerate(natural.questions)}
     kept = sorted((one for one in traces if key_of(one) in common), key=lambda one: (order[one.question_id], one.seed))
     return ForcedRun(folder, info, natural, tuple(kept))
@@ -156,12 +157,12 @@ def _natural_rows(columns: Columns, threshold: float) -> Sequence[ForcedRow]:
     return [ForcedRow(name, "", score) for name, score in zip(names, measured.all, strict=True)]
 
 
-def _forced_rows(run: ForcedRun, evidence: Evidence) -> list[ForcedRow]:
+def _forced_rows(run: ForcedRun, inputs: AblationInputs) -> list[ForcedRow]:
     """`budget-forcing` and, if the run was probed, `cgr-forced`."""
     rules = {"budget-forcing": run.at_end}
     if run.probed:
-        spec = ProbeSpec(aggregate=evidence.config.asking.aggregate)
-        rules[f"cgr-forced at {evidence.threshold:g}"] = run.until_sure(evidence.threshold, spec)
+        spec = ProbeSpec(aggregate=inputs.run.config.asking.aggregate)
+        rules[f"cgr-forced at {inputs.threshold:g}"] = run.until_sure(inputs.threshold, spec)
     measured = measure(run.natural, list(rules.values()))
     return [
         ForcedRow(name, str(run.folder), score, drift(run.natural, rules[name].right), () if place else steps(run))
@@ -228,10 +229,10 @@ def _sentence(row: ForcedRow, drift: Drift) -> str:
     )
 
 
-def _notes(run: ForcedRun, evidence: Evidence) -> list[str]:
+def _notes(run: ForcedRun, inputs: AblationInputs) -> list[str]:
     found = []
-    if (missing := len(evidence.made()) - len(run.traces)) > 0:
-        found.append(f"{missing} of {len(evidence.made())} traces are not in {run.folder} and are left out.")
+    if (missing := len(inputs.run.keys) - len(run.traces)) > 0:
+        found.append(f"{missing} of {len(inputs.run.keys)} traces are not in {run.folder} and are left out.")
     if not run.probed:
         found.append(f"{run.folder} was not probed: `cgr-forced` and certainty after the natural end are not shown.")
     if run.departed:

@@ -14,7 +14,7 @@ import numpy as np
 
 from cgr.errors import NotRecorded
 from cgr.lab.ablate import figures
-from cgr.lab.ablate.inputs import Evidence, stopping
+from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.ablate.result import SCORE_HEADS, Ablation, AblationResult, percent, points, score_cells
 from cgr.lab.decide.columns import Columns
 from cgr.lab.output import style
@@ -41,12 +41,12 @@ class IntervalRow(Record):
     ci95_behind: Interval
 
 
-def ablate(evidence: Evidence) -> AblationResult:
+def ablate(inputs: AblationInputs) -> AblationResult:
     """The ablation on the probe set with the shortest interval."""
-    name = finest(evidence)
-    columns = evidence.columns(name)
+    name = finest(inputs)
+    columns = inputs.columns(name)
     spacing = multiples(columns)
-    decisions = [stopping(columns, evidence.threshold, one) for one in spacing]
+    decisions = [stopping(columns, inputs.threshold, one) for one in spacing]
     measured = measure(columns, decisions)
     behind = measured.behind(measured.best_net())
     probes = [float(np.mean(decided.at // one)) for one, decided in zip(spacing, decisions, strict=True)]
@@ -54,22 +54,22 @@ def ablate(evidence: Evidence) -> AblationResult:
     heads = (Head("interval", "Δ", ",d"), Head("probes", "Probes", ".1f"), *SCORE_HEADS, BEHIND)
     table = Table(
         "interval",
-        f"Results by interval, at a threshold of {evidence.threshold:g}",
+        f"Results by interval, at a threshold of {inputs.threshold:g}",
         heads,
         tuple((row.interval, row.probes, *score_cells(row.score), row.ci95_behind) for row in rows),
     )
     best = measured.best_net()
-    return AblationResult(conclude(rows, measured), rows, table, lambda: draw(rows, best, evidence.threshold), CAPTION)
+    return AblationResult(conclude(rows, measured), rows, table, lambda: draw(rows, best, inputs.threshold), CAPTION)
 
 
-def finest(evidence: Evidence) -> str:
+def finest(inputs: AblationInputs) -> str:
     """The name of the probe set with the shortest interval, among those with the same prompt as the main one."""
     alike = [
         name
-        for name, one in evidence.on_grid().items()
-        if not [found for found in differences(one, evidence.asked) if not found.startswith("interval ")]
+        for name, one in inputs.on_grid().items()
+        if not [found for found in differences(one, inputs.main_set) if not found.startswith("interval ")]
     ]
-    return min(alike, key=lambda name: evidence.sets[name].interval)
+    return min(alike, key=lambda name: inputs.sets[name].interval)
 
 
 def multiples(columns: Columns) -> tuple[int, ...]:

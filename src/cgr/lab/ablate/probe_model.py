@@ -14,7 +14,7 @@ from pathlib import PurePath
 import numpy as np
 
 from cgr.errors import NotRecorded
-from cgr.lab.ablate.inputs import Evidence, stopping
+from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.ablate.rank import Presentation, RankedVariant, Variant, rank
 from cgr.lab.ablate.result import Ablation, AblationResult
 from cgr.lab.decide.columns import Columns
@@ -40,32 +40,32 @@ class ProberRow(Record):
     contender: RankedVariant
 
 
-def ablate(evidence: Evidence) -> AblationResult:
+def ablate(inputs: AblationInputs) -> AblationResult:
     """The model itself, then every other prober, with the generator's answer and with its own."""
-    names = other_models(evidence)
+    names = other_models(inputs)
     if not names:
-        raise NotRecorded(MISSING, evidence.command(f"--model {SMALLER} --set prober"))
-    own, *others = evidence.together([evidence.main, *names])
-    kinds = [(evidence.main, evidence.config.model, "itself")]
+        raise NotRecorded(MISSING, inputs.command(f"--model {SMALLER} --set prober"))
+    own, *others = inputs.together([inputs.main, *names])
+    kinds = [(inputs.main, inputs.run.config.model, "itself")]
     variants = [Variant("the model itself", own, lambda level: stopping(own, level))]
     for name, probes in zip(names, others, strict=True):
-        prober = _display_name(evidence.sets[name].model, name, evidence)
+        prober = _display_name(inputs.sets[name].model, name, inputs)
         kinds += [(name, prober, "the generator"), (name, prober, "the prober")]
         variants += _variants(prober, own, probes)
-    ranked = rank(own, variants, evidence.threshold)
+    ranked = rank(own, variants, inputs.threshold)
     rows = [(ProberRow(*kind, one), one) for kind, one in zip(kinds, ranked, strict=True)]
-    return SHOWN.result(rows, evidence.threshold, (*evidence.without([evidence.main, *names]), READS_TRACE))
+    return SHOWN.result(rows, inputs.threshold, (*inputs.without([inputs.main, *names]), READS_TRACE))
 
 
-def other_models(evidence: Evidence) -> list[str]:
+def other_models(inputs: AblationInputs) -> list[str]:
     """The names of the probe sets that another model answered."""
-    return [name for name, one in evidence.on_grid().items() if not evidence.is_own(one)]
+    return [name for name, one in inputs.on_grid().items() if not inputs.is_own(one)]
 
 
-def _display_name(model: str, name: str, evidence: Evidence) -> str:
+def _display_name(model: str, name: str, inputs: AblationInputs) -> str:
     """The model without its folder; with the name of the probe set if the model has several."""
     short = PurePath(model).name
-    alike = sum(evidence.sets[one].model == model for one in other_models(evidence))
+    alike = sum(inputs.sets[one].model == model for one in other_models(inputs))
     return short if alike == 1 else f"{short} ({name})"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from cgr.errors import NotRecorded
-from cgr.lab.ablate.inputs import Evidence, stopping
+from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.ablate.rank import Presentation, RankedVariant, Variant, rank
 from cgr.lab.ablate.result import Ablation, AblationResult
 from cgr.lab.decide.columns import Columns
@@ -36,26 +36,26 @@ class AskingRow(Record):
     contender: RankedVariant
 
 
-def ablate(evidence: Evidence) -> AblationResult:
+def ablate(inputs: AblationInputs) -> AblationResult:
     """Every prompt of the run's own model."""
-    names = prompt_sets(evidence)
+    names = prompt_sets(inputs)
     if len(names) < 2:
-        raise NotRecorded(MISSING, evidence.command(OTHER_PROMPT))
-    columns = evidence.together(names)
-    sets = [evidence.sets[name] for name in names]
+        raise NotRecorded(MISSING, inputs.command(OTHER_PROMPT))
+    columns = inputs.together(names)
+    sets = [inputs.sets[name] for name in names]
     variants = [_variant(one, probes, columns[0]) for one, probes in zip(sets, columns, strict=True)]
-    ranked = rank(columns[0], variants, evidence.threshold)
+    ranked = rank(columns[0], variants, inputs.threshold)
     records = [_row(*parts) for parts in zip(names, sets, columns, ranked, strict=True)]
-    return SHOWN.result(list(zip(records, ranked, strict=True)), evidence.threshold, evidence.without(names))
+    return SHOWN.result(list(zip(records, ranked, strict=True)), inputs.threshold, inputs.without(names))
 
 
-def prompt_sets(evidence: Evidence) -> list[str]:
+def prompt_sets(inputs: AblationInputs) -> list[str]:
     """The main probe set, then those of the same model with another prefix or end tag; one for each prompt."""
     found: dict[tuple[str, str], str] = {}
-    main = evidence.asked.asking
-    for name, one in evidence.on_grid().items():
+    main = inputs.main_set.asking
+    for name, one in inputs.on_grid().items():
         with_main_prompt = replace(one.asking, prefix=main.prefix, close_think=main.close_think)
-        if evidence.is_own(one) and with_main_prompt == main:
+        if inputs.is_own(one) and with_main_prompt == main:
             found.setdefault((one.asking.prefix, one.asking.close_think), name)
     return list(found.values())
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from cgr.lab.ablate.inputs import Evidence
+from cgr.lab.ablate.inputs import AblationInputs
 from cgr.lab.output.table import Cell, Head, Table, signed
 from cgr.lab.score.measures import Score
 from cgr.lab.store.recorded import RunInfo
@@ -44,7 +44,7 @@ class Ablation:
 
     name: str
     title: str
-    run: Callable[[Evidence], AblationResult]
+    run: Callable[[AblationInputs], AblationResult]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cgr.lab.ablate import figures
-from cgr.lab.ablate.inputs import Evidence, stopping
+from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.ablate.rank import SELECTION_NOTE
 from cgr.lab.ablate.result import SCORE_HEADS, Ablation, AblationResult, percent, points, score_cells
 from cgr.lab.decide.columns import Columns
@@ -42,9 +42,9 @@ def sweep(columns: Columns, thresholds: Sequence[float] = GRID) -> list[Decided]
     return [stopping(columns, threshold) for threshold in thresholds]
 
 
-def ablate(evidence: Evidence) -> AblationResult:
+def ablate(inputs: AblationInputs) -> AblationResult:
     """The ablation on a grid of thresholds that includes the usual one."""
-    columns, usual = evidence.columns(), evidence.threshold
+    columns, usual = inputs.columns(), inputs.threshold
     grid = tuple(sorted({*GRID, usual}))
     measured = measure(columns, sweep(columns, grid))
     rows = tuple(ThresholdScore(*pair) for pair in zip(grid, measured.scores, strict=True))

@@ -12,10 +12,11 @@ from cgr.errors import UsageError
 from cgr.lab.compare import PENALTIES, TUNE_ON, compare, tables
 from cgr.lab.compare import figure as frontier
 from cgr.lab.compare.result import SCHEMA, Compared
-from cgr.lab.decide.any_rule import Recordings, decide_rule
+from cgr.lab.decide.any_rule import decide_rule
 from cgr.lab.decide.columns import Bools
+from cgr.lab.decide.run import Run
 from cgr.lab.exchange import as_run_folder
-from cgr.lab.fit import learn, read_sample
+from cgr.lab.fit import learn
 from cgr.lab.output import paths, style
 from cgr.lab.output.paths import beside, unique_names
 from cgr.lab.output.table import write_table
@@ -57,23 +58,23 @@ def compare_run(
 ) -> Compared:
     """Every rule on a run's folder, or on a file of traces. `patience`: see `cgr.lab.compare.compare`."""
     with as_run_folder(run) as folder:
-        recordings = Recordings.of(folder)
+        opened = Run.open(folder)
         return compare(
-            recordings.columns,
-            lambda rule: decide_rule(recordings, rule),
+            opened.rule_columns(),
+            partial(decide_rule, opened),
             rules,
             penalties,
             tune_on=tune_on,
             patience=patience,
-            learn=partial(_learned, folder),
+            learn=partial(_learned, opened),
         )
 
 
-def _learned(folder: Path, rule: Rule, questions: Bools) -> Rule:
+def _learned(run: Run, rule: Rule, questions: Bools) -> Rule:
     """A rule that lives by weights, and was given none, learns them from these questions."""
     if not isinstance(rule, Calibrated) or rule.hopeless or rule.answered != AS_CERTAINTY:
         return rule
-    return learn(rule, read_sample(folder).of_questions(questions))
+    return learn(rule, run.only(questions))
 
 
 def write_comparison(

@@ -7,20 +7,20 @@ weights learned as well, and `give-up` its bound and patience chosen for a penal
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from cgr.errors import UsageError
+from cgr.errors import NotRecorded, UsageError
 from cgr.lab.compare.choose import MARGIN, halves
+from cgr.lab.decide.any_rule import decide_rule
 from cgr.lab.decide.columns import Bools, Columns, Floats, Ints
-from cgr.lab.decide.replay import Decided, decide
+from cgr.lab.decide.replay import Decided
+from cgr.lab.decide.run import Run
 from cgr.lab.score import accuracy as scores
-from cgr.lab.store import DEFAULT, Store
-from cgr.lab.store.recorded import RecordedTrace
-from cgr.probing import ProbeSpec
 from cgr.records import Probe
 from cgr.rules import Calibrated, GiveUpEarly, Rule
 from cgr.rules.calibrated import features
@@ -33,42 +33,15 @@ FLOORS = (0.2, 0.3, 0.4, 0.5, 0.7)
 R = TypeVar("R", bound=Rule)
 
 
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """The traces that a rule is fitted to, as records and as columns, and how their probes are read."""
-
-    traces: tuple[RecordedTrace, ...]
-    columns: Columns
-    spec: ProbeSpec = field(default_factory=ProbeSpec)
-
-    def of_questions(self, wanted: Bools) -> Sample:
-        """Only these questions (by their place in `columns.questions`)."""
-        kept = tuple(one for one, there in zip(self.traces, wanted[self.columns.question], strict=True) if there)
-        return Sample(kept, Columns.of(kept, self.columns.info), self.spec)
-
-    def decide(self, rule: Rule) -> Decided:
-        return decide(rule, self.columns, self.traces, self.spec)
-
-
-def read_sample(folder: Path, probe_set: str | None = None, *, share: float = 1.0) -> Sample:
-    """The traces of a run, or those of this share of its questions: the share that `cgr compare --tune-on` chooses on."""
+def open_run(folder: Path, probe_set: str | None = None, *, share: float = 1.0) -> Run:
+    """The run to fit a rule to, or this share of its questions: the share that `cgr compare --tune-on` chooses on."""
     if not 0 < share <= 1:
         raise UsageError(f"A share of {share:g} of the questions is none.", "Use more than 0 and at most 1.")
-    with Store.open(folder) as store:
-        sets = store.probe_sets()
-        name = probe_set or (DEFAULT if DEFAULT in sets or not sets else next(iter(sets)))
-        traces = tuple(store.recorded(name, whole=True))
-        aggregate = sets[name].asking.aggregate
-        sample = Sample(traces, Columns.of(traces, store.info(name)), ProbeSpec(aggregate=aggregate))
-    return sample if share == 1 else sample.of_questions(_first(sample.columns, share))
-
-
-def _first(columns: Columns, share: float) -> Bools:
-    """The questions with a known answer that a comparison would choose on."""
-    graded = scores.graded_questions(columns)
-    chosen = np.zeros(len(graded), dtype=np.bool_)
-    chosen[graded] = halves([columns.questions[place] for place in np.flatnonzero(graded)], share)[0]
-    return chosen
+    run = Run.open(folder, probe_set)
+    if run.main is None:
+        raise NotRecorded(f"The run in {folder} has no probes yet.", f"Make them with `cgr probe {folder}`.")
+    columns = run.columns()
+    return run if share == 1 else run.only(halves(columns.questions, share, scores.graded_questions(columns))[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,27 +79,27 @@ def figures(columns: Columns, decided: Decided) -> Figures:
     return Figures(accuracy, compared.diff_points, low, high, saved.share, saved.net_share, int(decided.gave_up.sum()))
 
 
-def fit(rule: Rule, sample: Sample, *, penalty: float = 1.0) -> Fit[Any]:
+def fit(rule: Rule, run: Run, *, penalty: float = 1.0) -> Fit[Any]:
     """This rule with the parameters that suit these traces; what is not fitted stays as it is given."""
     if isinstance(rule, Calibrated):
-        return _calibrated(rule, sample)
+        return _calibrated(rule, run)
     if isinstance(rule, GiveUpEarly):
-        return _give_up(rule, sample, penalty)
-    return equal_accuracy(rule, sample.decide, sample.columns)
+        return _give_up(rule, run, penalty)
+    return equal_accuracy(rule, partial(decide_rule, run), run.columns())
 
 
-def learned(rule: Rule, sample: Sample, *, penalty: float = 1.0) -> Rule:
+def learned(rule: Rule, run: Run, *, penalty: float = 1.0) -> Rule:
     """The rule with all but its main parameter fitted: for a comparison, which sweeps that one itself."""
     if isinstance(rule, Calibrated):
-        return learn(rule, sample)
-    return _give_up(rule, sample, penalty).rule if isinstance(rule, GiveUpEarly) else rule
+        return learn(rule, run)
+    return _give_up(rule, run, penalty).rule if isinstance(rule, GiveUpEarly) else rule
 
 
-def equal_accuracy(rule: R, decide_rule: Callable[[R], Decided], columns: Columns) -> Fit[R]:
+def equal_accuracy(rule: R, decide: Callable[[R], Decided], columns: Columns) -> Fit[R]:
     """The value of the main parameter that saves most at equal accuracy; where none does, the most cautious one."""
     if rule.main is None or not rule.grid:
         raise UsageError(f"The rule {rule.name!r} has no parameter to fit.", "`cgr rules --json` lists parameters.")
-    tried = [Fit(one, figures(columns, decide_rule(one))) for one in _sweep(rule, rule.main)]
+    tried = [Fit(one, figures(columns, decide(one))) for one in _sweep(rule, rule.main)]
     equal = [one for one in tried if one.figures.equal]
     return max(equal, key=lambda one: one.figures.net) if equal else tried[-1]
 
@@ -136,17 +109,17 @@ def _sweep(rule: R, main: str) -> Iterator[R]:
     return (replace(rule, **{main: kind(value)}) for value in rule.grid)
 
 
-def _calibrated(rule: Calibrated, sample: Sample) -> Fit[Calibrated]:
+def _calibrated(rule: Calibrated, run: Run) -> Fit[Calibrated]:
     """Weights from all traces; the price from decisions by weights that never saw the question."""
-    fold = np.arange(len(sample.columns.questions)) % min(FOLDS, len(sample.columns.questions))
-    parts = [(sample.of_questions(fold == k), learn(rule, sample.of_questions(fold != k))) for k in np.unique(fold)]
-    order = np.argsort(np.argsort(fold[sample.columns.question], kind="stable"), kind="stable")
+    fold = np.arange(len(run.columns().questions)) % min(FOLDS, len(run.columns().questions))
+    parts = [(run.only(fold == k), learn(rule, run.only(fold != k))) for k in np.unique(fold)]
+    order = np.argsort(np.argsort(fold[run.columns().question], kind="stable"), kind="stable")
 
     def decide_apart(one: Calibrated) -> Decided:
-        return joined([part.decide(replace(weights, price=one.price)) for part, weights in parts], order)
+        return joined([decide_rule(part, replace(weights, price=one.price)) for part, weights in parts], order)
 
-    best = equal_accuracy(rule, decide_apart, sample.columns)
-    return replace(best, rule=replace(learn(rule, sample), price=best.rule.price))
+    best = equal_accuracy(rule, decide_apart, run.columns())
+    return replace(best, rule=replace(learn(rule, run), price=best.rule.price))
 
 
 def joined(parts: Sequence[Decided], order: Ints) -> Decided:
@@ -155,15 +128,15 @@ def joined(parts: Sequence[Decided], order: Ints) -> Decided:
     return Decided(**{name: np.concatenate([getattr(part, name) for part in parts])[order] for name in names})
 
 
-def learn(rule: Calibrated, sample: Sample) -> Calibrated:
+def learn(rule: Calibrated, run: Run) -> Calibrated:
     """The rule with weights from these traces.
 
     Each probe with an answer is an example: of a chance, good if stopping there loses nothing (its answer is right, or that
     at the full budget is wrong), and of a saving, what of the budget was still thought. Each trace is an example of how
     long there may be no hope, good if its answer at the full budget is wrong.
     """
-    rule, rows, droughts = replace(rule, span=sample.columns.limit), [], []
-    for probes, right, final_right, natural in _graded(sample):
+    rule, rows, droughts = replace(rule, span=run.columns().limit), [], []
+    for probes, right, final_right, natural in _graded(run):
         pasts = [history(probes[:count], rule.floor, rule.hope) for count in range(1, len(probes) + 1)]
         for probe, past, good in zip(probes, pasts, right, strict=False):
             if past.strength:
@@ -177,10 +150,10 @@ def learn(rule: Calibrated, sample: Sample) -> Calibrated:
     return replace(made, answered=tuple(map(float, weights[0])), left=tuple(map(float, weights[1])))
 
 
-def _graded(sample: Sample) -> Iterator[tuple[list[Probe], Bools, bool, int]]:
+def _graded(run: Run) -> Iterator[tuple[list[Probe], Bools, bool, int]]:
     """Of each trace with a known answer: its probes, which of them are right, whether the final answer is, its length."""
-    columns = sample.columns
-    for row, trace in enumerate(sample.traces):
+    columns = run.columns()
+    for row, trace in enumerate(run.traces(whole=True)):
         if columns.graded[row]:
             kept = sorted((probe for probe in trace.probes if 0 < probe.at < trace.budget), key=lambda probe: probe.at)
             yield kept, columns.right[row], bool(columns.final_right[row]), int(columns.natural[row])
@@ -252,15 +225,15 @@ def _plain(weights: Floats, middle: Floats, width: Floats) -> Floats:
     return plain
 
 
-def _give_up(rule: GiveUpEarly, sample: Sample, penalty: float) -> Fit[GiveUpEarly]:
+def _give_up(rule: GiveUpEarly, run: Run, penalty: float) -> Fit[GiveUpEarly]:
     """The bound and patience with the best Grade; among equals, the fewest tokens."""
-    columns = sample.columns
+    columns = run.columns()
     most = max(2, columns.limit // rule.interval)
     patiences = sorted({max(1, round(most * share)) for share in (0.125, 0.2, 0.25, 0.3, 0.4, 0.5, 0.65, 0.8, 1)})
     best: tuple[float, int] = (-np.inf, 0)
     chosen: Fit[GiveUpEarly] | None = None
     for one in (replace(rule, floor=floor, patience=patience) for floor in FLOORS for patience in patiences):
-        decided = sample.decide(one)
+        decided = decide_rule(run, one)
         grade = scores.grade(columns, decided.right, penalty, ~decided.gave_up)
         spent = int((decided.at + decided.probe_tokens).sum())
         if grade is not None and (grade, -spent) > best:

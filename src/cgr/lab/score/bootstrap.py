@@ -7,9 +7,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from cgr.lab.decide.columns import Floats
+from cgr.lab.types import Floats
+from cgr.lab.types import Interval as Interval  # noqa: PLC0414, exported until all import it from `types`
 
-Interval = tuple[float, float]
 DRAWS = 10_000
 LEVEL = 0.95
 _CELLS = 2_000_000  # of a block of drawn counts: keeps memory flat however many units there are

@@ -20,7 +20,7 @@ from cgr.lab.decide.columns import Checker
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.records import Probe
 
-Run = tuple[RunInfo, Sequence[RecordedTrace], Mapping[str, Any]]
+PageRun = tuple[RunInfo, Sequence[RecordedTrace], Mapping[str, Any]]
 
 FILE = "index.html"
 STYLES = ("page.css", "figures.css", "tables.css", "media.css")
@@ -49,7 +49,7 @@ SLOT = re.compile(r"\{\{ (\w+) \}\}")
 
 def write(
     folder: Path,
-    runs: Sequence[Run],
+    runs: Sequence[PageRun],
     thresholds: Sequence[float],
     penalties: Sequence[float],
     comparisons: Sequence[Mapping[str, Any]] = (),
@@ -80,7 +80,7 @@ def comparison(compared: Compared | None, why_not: str = "") -> dict[str, Any]:
 
 
 def render(
-    runs: Sequence[Run],
+    runs: Sequence[PageRun],
     thresholds: Sequence[float],
     penalties: Sequence[float],
     comparisons: Sequence[Mapping[str, Any]] = (),
