@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cgr.lab.ablate.forcing import ForcedRow
 
 from cgr.errors import NotRecorded, UnknownName, UsageError
 from cgr.lab import ablate as ablations
@@ -17,6 +16,7 @@ from cgr.lab.ablate import aggregate as aggregation
 from cgr.lab.ablate import forcing, interval, threshold
 from cgr.lab.ablate import probe_model as prober
 from cgr.lab.ablate import prompt as asking
+from cgr.lab.ablate.forcing import ForcedRow
 from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.decide import replay as decisions
 from cgr.lab.decide.columns import Columns
