@@ -14,8 +14,8 @@ class Adaptive(Cgr):
     """As cgr, but probe rarely while certainty is low, and at every interval when it is near the threshold.
 
     Before the first probe, and after a probe that did not close or is less certain than `near`, the next probe is `rare`
-    intervals away; otherwise one interval. A probe is delayed until all probes, at `cost` tokens each, take at most the share
-    `cap` of the thinking. All probes are at multiples of the interval, so a recording on that grid is enough.
+    intervals away; otherwise one interval. A probe is delayed until all probes, at `cost` tokens each, take at most the
+    share `cap` of the thinking. All probes are at multiples of the interval, so a recording on that grid is enough.
     """
 
     near: float = parameter(0.8, CERTAINTY)

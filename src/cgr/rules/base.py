@@ -1,7 +1,7 @@
 """Stopping rules: what a rule sees, what it may do, and how rules are registered and made by name.
 
-A rule is a frozen dataclass. Its fields are its parameters. It keeps no state: all that it may use is in `Seen`, so the same
-rule makes the same decision live and on a recording.
+A rule is a frozen dataclass. Its fields are its parameters. It keeps no state: all that it may use is in `Seen`, so the
+same rule makes the same decision live and on a recording.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class Rule:
         """Whether `decide_all` makes the same decisions as the loop. It does, unless a subclass changes how the class that
         wrote `decide_all` decides: such a rule is replayed by the loop."""
         cls = type(self)
-        author: type[Rule] = next(one for one in cls.__mro__ if "decide_all" in vars(one))  # type: ignore[assignment]
+        author: type[Rule] = next(one for one in cls.__mro__ if "decide_all" in vars(one))
         kept = all(getattr(cls, name) is getattr(author, name) for name in DECIDING)
         values = ("probes_at_end", "thinks", "inspect_every")
         same = all(getattr(self, name) == getattr(author, name) for name in values)

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
-from cgr.rules.base import COUNT, FORCINGS, GO_ON, Action, KeepThinking, Limits, Rule, Seen, parameter, rule
+from cgr.rules.base import FORCINGS, GO_ON, Action, KeepThinking, Limits, Rule, Seen, parameter, rule
 
 
 @rule("budget-forcing")
@@ -15,9 +15,8 @@ class BudgetForcing(Rule):
     default there is no limit, as in the paper. `forcing="ban"` forbids the end tag instead, as a logits processor does.
     """
 
-    at_most: int | None = parameter(None, COUNT)
+    at_most: int | None = None
     forcing: Literal["replace", "ban"] = parameter("replace", Limits(options=FORCINGS))
-    forces: ClassVar[bool] = True
 
     @property
     def bans_end(self) -> bool:

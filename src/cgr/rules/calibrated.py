@@ -20,8 +20,8 @@ Drought = tuple[set[int], bool]
 
 @dataclass(frozen=True, slots=True)
 class GradedTrace:
-    """A trace with a known answer, to learn from: its probes, which of them are right, whether the final answer is right, and
-    the length of its thinking."""
+    """A trace with a known answer, to learn from: its probes, which of them are right, whether the final answer is right,
+    and the length of its thinking."""
 
     probes: Sequence[Probe]
     right: Sequence[bool]
@@ -35,13 +35,13 @@ class Calibrated(Rule):
     """Stop when what more thinking may still gain is not worth its tokens; `cgr fit` learns both from other questions.
 
     A probe that closed with a certainty of at least `floor` has an answer. The chance that stopping there loses nothing is
-    a logistic function (`answered`) of the certainty, of how long the answer has held, of the position, and of how often the
-    answer changed. The share of the budget that stopping would save is a linear function (`left`) of the same. A probe below
-    `hope` has no hope. The chance that no answer will come rises in steps (`hopeless`) with how long there was no hope; the
-    rest of the budget would be saved. The rule stops when the risk, 1 minus the chance, is at most `price` times the saving:
-    with the answer, or by giving up. While the chance is below `near`, probes are `rare` intervals apart. `span`: the budget
-    that all shares refer to; 0: the current budget. Unfitted, the chance is the certainty, the saving is a tenth, and the
-    rule never gives up.
+    a logistic function (`answered`) of the certainty, of how long the answer has held, of the position, and of how often
+    the answer changed. The share of the budget that stopping would save is a linear function (`left`) of the same. A probe
+    below `hope` has no hope. The chance that no answer will come rises in steps (`hopeless`) with how long there was no
+    hope; the rest of the budget would be saved. The rule stops when the risk, 1 minus the chance, is at most `price` times
+    the saving: with the answer, or by giving up. While the chance is below `near`, probes are `rare` intervals apart.
+    `span`: the budget that all shares refer to; 0: the current budget. Unfitted, the chance is the certainty, the saving is
+    a tenth, and the rule never gives up.
     """
 
     price: float = parameter(0.1, Limits(0))
@@ -102,8 +102,8 @@ class Calibrated(Rule):
         """This rule with weights from these traces.
 
         Each probe with an answer is an example. For the chance it is good if stopping there loses nothing: its answer is
-        right, or the final answer is wrong. For the saving its value is the rest of the thinking. Each trace is an example of
-        how long there was no hope, and whether its final answer is wrong.
+        right, or the final answer is wrong. For the saving its value is the rest of the thinking. Each trace is an example
+        of how long there was no hope, and whether its final answer is wrong.
         """
         rule, rows, droughts = replace(self, span=budget), [], []
         for trace in traces:
@@ -130,9 +130,9 @@ def features(past: History, at: int, span: int) -> tuple[float, ...]:
 def hopeless_steps(droughts: Sequence[Drought], span: int, isotonic: Any) -> tuple[tuple[float, float], ...]:
     """Steps (share of the budget without hope, chance that the trace ends wrong).
 
-    `droughts`: for each trace, how long it had been without hope at each of its probes, and whether it ends wrong. The chance
-    at a length is the share of wrong traces among those that reached it, made monotonic by `isotonic`. Half a trace of
-    either kind is added, so that few traces never give a chance of 0 or 1.
+    `droughts`: for each trace, how long it had been without hope at each of its probes, and whether it ends wrong. The
+    chance at a length is the share of wrong traces among those that reached it, made monotonic by `isotonic`. Half a trace
+    of either kind is added, so that few traces never give a chance of 0 or 1.
     """
     longest = [(max(lengths, default=0), ends_wrong) for lengths, ends_wrong in droughts]
     lengths = sorted({length for found, _ in droughts for length in found if length})

@@ -12,7 +12,8 @@ from cgr.rules.cgr import Cgr
 class CgrForced(Cgr):
     """As cgr, but thinking may not end until a probe is certain or the budget is spent.
 
-    The paper's Algorithm 3: at the end tag a probe is made. If it is certain, thinking stops; if not, "Wait" replaces the tag.
+    The paper's Algorithm 3: at the end tag a probe is made. If it is certain, thinking stops; if not, "Wait" replaces the
+    tag.
     """
 
     forcing: Literal["replace", "ban"] = parameter("replace", Limits(options=FORCINGS))

@@ -20,8 +20,8 @@ class DeepConf(Rule):
 
     Fu et al.: Deep Think with Confidence (facebookresearch/deepconf). The confidence of a token is minus the mean of the 20
     highest log-probabilities at its position. A group is the last `window` tokens; its confidence is their mean. Below
-    `floor` the rule gives up, without an answer. The floor is a percentile, over warm-up traces, of each trace's lowest group
-    (10: high, keeps most traces; 90: low, keeps few). The lab computes it from a run
+    `floor` the rule gives up, without an answer. The floor is a percentile, over warm-up traces, of each trace's lowest
+    group (10: high, keeps most traces; 90: low, keeps few). The lab computes it from a run
     (`cgr.lab.decide.risk_control.warm_floor`); live it must be given. The rule never stops with an answer.
     """
 

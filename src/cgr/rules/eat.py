@@ -20,11 +20,11 @@ PREFIX = f"\n{END_TAG}\n"
 class Eat(LevelRule):
     """Close the thinking on trial after each paragraph and stop when the entropy of the next token is stable.
 
-    Wang et al.: Entropy After </Think> for reasoning model early exiting (xidulu/EAT). H is the entropy of the next token in
-    bits. M is its exponential mean, starting at the first H: M = a H + (1 - a) M. V is the exponential variance, starting at
-    0: V = a (H - M)^2 + (1 - a) V. The rule stops when V < delta, from probe number `min_steps` on. A probe holds no answer,
-    so the model is asked for one after the stop, with the thinking closed; its tokens count. If an engine gives only the
-    likeliest tokens, H is a lower bound: the remaining probability counts as one token.
+    Wang et al.: Entropy After </Think> for reasoning model early exiting (xidulu/EAT). H is the entropy of the next token
+    in bits. M is its exponential mean, starting at the first H: M = a H + (1 - a) M. V is the exponential variance,
+    starting at 0: V = a (H - M)^2 + (1 - a) V. The rule stops when V < delta, from probe number `min_steps` on. A probe
+    holds no answer, so the model is asked for one after the stop, with the thinking closed; its tokens count. If an engine
+    gives only the likeliest tokens, H is a lower bound: the remaining probability counts as one token.
     """
 
     delta: float = 1e-4

@@ -20,9 +20,9 @@ from cgr.rules.same_answer import same_answer
 class ArrayDecisions:
     """What a rule decides on all traces of a run, as arrays.
 
-    Flags of shape (traces, probes): `made`, the probes that the rule makes; `stops` and `gives_up`, the probes after which it
-    stops or gives up. `interval`: the rule probes at every multiple of it; None: wherever there is a probe. `given_up_at`: for
-    each trace, where a rule without probes gives up; -1: nowhere.
+    Flags of shape (traces, probes): `made`, the probes that the rule makes; `stops` and `gives_up`, the probes after which
+    it stops or gives up. `interval`: the rule probes at every multiple of it; None: wherever there is a probe.
+    `given_up_at`: for each trace, where a rule without probes gives up; -1: nowhere.
     """
 
     made: Any = None

@@ -320,10 +320,7 @@ def test_a_forced_run_serves_both_ways_of_forcing(tmp_path: Path, probed: str, b
         decided = recordings.decide(rule)
         assert (decided.at[0], decided.sure[0]) == (made.thinking_tokens, made.stop_cause == "certainty")
         assert (decided.probe_tokens[0], decided.certainty[0]) == (made.probe_tokens, pytest.approx(made.certainty))
-        assert (
-            replay(rule, read_by(recordings, rule)[0]).forced
-            == made.forced
-        )
+        assert replay(rule, read_by(recordings, rule)[0]).forced == made.forced
     with pytest.raises(NotRecorded, match="were forced to go on"):
         recordings.decide(Cgr(interval=interval))
 

@@ -14,8 +14,8 @@ from cgr.lab.recipes.recipe import Recipe
 from cgr.lab.recipes.run import Experiment
 from cgr.lab.record.outcome import Summary, in_lines, said, summarise
 from cgr.lab.record.progress import Progress
-from cgr.lab.report import JSON, WrittenReport, headline
-from cgr.lab.report.headline import Headline
+from cgr.lab.report import JSON, WrittenReport
+from cgr.lab.report.terminal import Headline, headline_lines, headlines, main_figure
 from cgr.lab.store.schema import FILE
 from cgr.records import Record
 
@@ -79,12 +79,12 @@ def _outcome(experiment: Experiment, thinking: Progress, probing: Progress) -> O
 
 def _reported(outcome: Outcome, written: WrittenReport) -> Outcome:
     (report,) = written.reports
-    picture = headline.picture(written.folder)
+    picture = main_figure(written.folder)
     return Outcome(
         outcome.run,
         outcome.thinking,
         outcome.probing,
-        headline.headlines(report),
+        headlines(report),
         report.notes,
         str(written.folder / JSON),
         str(picture) if picture else None,
@@ -100,7 +100,7 @@ def _show(outcome: Outcome) -> None:
             click.echo(line, err=True)
     if not outcome.results:
         return
-    click.echo("\n" + "\n".join(headline.in_lines(outcome.results)))
+    click.echo("\n" + "\n".join(headline_lines(outcome.results)))
     click.echo("\nDiff. is in points; Saved and Net (less the probes' tokens) are shares of the baseline's thinking;")
     click.echo("Grade counts a right answer 1 and a wrong one -p, where CGR says nothing unless it is sure.")
     for note in outcome.notes:

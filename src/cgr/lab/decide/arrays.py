@@ -1,7 +1,7 @@
 """Decisions on all traces of a run at once, as arrays.
 
-A rule with an array form (`Rule.decide_all`) reads `ProbeArrays`. A property test holds these decisions equal to those of the
-loop. Rules without an array form are replayed by the loop: see `replay`.
+A rule with an array form (`Rule.decide_all`) reads `ProbeArrays`. A property test holds these decisions equal to those of
+the loop. Rules without an array form are replayed by the loop: see `replay`.
 """
 
 from __future__ import annotations
@@ -204,6 +204,10 @@ def at_budget(columns: Columns, budget: int) -> Decisions:
     ended = columns.natural < budget
     if (missing := ~ended & (probe < 0)).any():
         raise _not_recorded(columns, int(np.argmax(missing)), f"a probe at token {budget}")
+    bound = ~ended & columns.bound[np.arange(len(columns)), np.where(ended, 0, probe)] if columns.at.size else ended & False
+    if bound.any():
+        trace = int(np.argmax(bound))
+        raise _bound_probe(columns, trace, int(probe[trace]))
     unpaid = np.zeros(columns.at.shape, dtype=np.bool_)
     answered = stopped(columns, np.where(ended, columns.at.shape[1], probe), unpaid)
     return replace(answered, sure=np.zeros(len(columns), dtype=np.bool_))

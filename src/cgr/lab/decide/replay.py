@@ -1,4 +1,5 @@
-"""What a rule decides on recorded traces: over arrays if it has an array form, else by the loop on a replay of each trace."""
+"""What a rule decides on recorded traces: over arrays if it has an array form, else by the loop on a replay of each
+trace."""
 
 from __future__ import annotations
 
@@ -66,8 +67,8 @@ def replayed(
     spec: ProbeSpec = ProbeSpec(),
     answers: Iterable[RecordedTrace] | None = None,
 ) -> Decisions:
-    """The decisions of the loop on every trace. `answers`: the same traces, probed with the thinking closed, for a rule whose
-    own probes hold no answer; the tokens of such an answer count as probe tokens."""
+    """The decisions of the loop on every trace. `answers`: the same traces, probed with the thinking closed, for a rule
+    whose own probes hold no answer; the tokens of such an answer count as probe tokens."""
     checker, rows = Checker(), []
     for trace, answered in zip(traces, itertools.repeat(None) if answers is None else answers, strict=False):
         made = replay(rule, trace, spec, answers=answered.probes if answered else ())
@@ -97,8 +98,8 @@ def replay(
     budget: int | None = None,
     answers: Sequence[Probe] = (),
 ) -> Decision:
-    """What the loop decides with this rule on one recorded trace. `budget`: a smaller one than that of the recording. A rule
-    that probes at marks finds them where the trace was probed. `answers`: probes with the thinking closed."""
+    """What the loop decides with this rule on one recorded trace. `budget`: a smaller one than that of the recording. A
+    rule that probes at marks finds them where the trace was probed. `answers`: probes with the thinking closed."""
     if "token_ids" in rule.needs and trace.thinking_tokens and not trace.ids:
         raise NotRecorded(
             f"Question {trace.question_id!r}, seed {trace.seed}: the token ids of the thinking are missing.",

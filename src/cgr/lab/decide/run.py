@@ -33,9 +33,9 @@ class Run:
     """A run in memory. Open one with `Run.open(folder)`, or make one from traces with `Run.of(traces, info)`.
 
     `main`: the probe set that is read unless a rule needs another; None if the run has no probes. `keys`: the question and
-    the seed of each trace in it. `chosen`: the caller named the main set, so rules without a probe style of their own read
-    it. `read`: reads the traces with the probes of a set (None: without probes), with or without token ids. Traces and
-    columns are read once and kept.
+    the seed of each trace in it. `questions`: all questions of the run, in any probe set. `chosen`: the caller named the
+    main set, so rules without a probe style of their own read it. `read`: reads the traces with the probes of a set (None:
+    without probes), with or without token ids. Traces and columns are read once and kept.
     """
 
     info: RunInfo
@@ -43,6 +43,7 @@ class Run:
     sets: Mapping[str, ProbeSet]
     main: str | None
     keys: frozenset[Key]
+    questions: tuple[str, ...]
     folder: Path
     read: ReadTraces = field(repr=False)
     chosen: bool = False
@@ -56,9 +57,11 @@ class Run:
         with Store.open(folder) as store:
             sets = store.probe_sets()
             main = probe_set or default_probe_set(sets)
-            keys = frozenset(store.made()) if main is None else store.probed(main)
-            info = store.info(main or DEFAULT)
-            return cls(info, store.config, sets, main, keys, folder, partial(_read, folder), probe_set is not None)
+            made, info = store.made(), store.info(main or DEFAULT)
+            keys = frozenset(made) if main is None else store.probed(main)
+            names = tuple(dict.fromkeys(question for question, _ in made))
+            read, chosen = partial(_read, folder), probe_set is not None
+            return cls(info, store.config, sets, main, keys, names, folder, read, chosen)
 
     @classmethod
     def of(cls, traces: Sequence[RecordedTrace], info: RunInfo, aggregate: str = ProbeSpec().aggregate) -> Run:
@@ -67,7 +70,8 @@ class Run:
         config = RunConfig(budget=info.budget, interval=info.interval, asking=asking)
         sets = {DEFAULT: ProbeSet("anywhere", info.interval, asking)}
         keys = frozenset(map(key_of, traces))
-        return cls(info, config, sets, DEFAULT, keys, Path(info.name), lambda name, whole: traces, chosen=True)
+        names = tuple(dict.fromkeys(trace.question_id for trace in traces))
+        return cls(info, config, sets, DEFAULT, keys, names, Path(info.name), lambda name, whole: traces, chosen=True)
 
     def only(self, questions: Bools) -> Run:
         """The same run with some of its questions. `questions`: a flag for each of `columns().questions`."""

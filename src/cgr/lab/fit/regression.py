@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cgr.lab.types import Floats
 
@@ -54,7 +56,7 @@ def _standardised(features: Sequence[Sequence[float]]) -> tuple[Floats, Floats, 
     return (table - mean) / deviation, mean, deviation
 
 
-def _unscaled(weights: Floats, mean: Floats, deviation: Floats) -> tuple[float, ...]:
+def _unscaled(weights: NDArray[Any], mean: Floats, deviation: Floats) -> tuple[float, ...]:
     """The weights for features that are not standardised."""
     plain = weights / deviation
     plain[0] -= float((plain * mean).sum())

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from cgr.errors import UsageError
 from cgr.lab.record.probe import ProbeRequest
 from cgr.lab.store import DEFAULT
 from cgr.probing import CloseThink
-
-FORCED = "forced"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +39,3 @@ class ExtraProbes:
             max_answer_tokens=self.max_answer_tokens,
             name=self.name,
         )
-
-
-def forced_run(run: Path) -> Path:
-    """Where the run that was forced on lies, beside the natural one."""
-    return run / FORCED

@@ -14,13 +14,15 @@ from typing import cast
 from cgr import __version__
 from cgr.engines.base import Capabilities, Engine, ModelInfo
 from cgr.lab.ablate import WrittenAblations, ablate
+from cgr.lab.ablate.inputs import forced_run
+from cgr.lab.output import style
 from cgr.lab.recipes.forecast import described, is_file
-from cgr.lab.recipes.further import ExtraProbes, forced_run
+from cgr.lab.recipes.further import ExtraProbes
 from cgr.lab.recipes.recipe import Recipe
 from cgr.lab.record.generate import Plan, generate
 from cgr.lab.record.probe import ProbeRequest, probe
 from cgr.lab.record.progress import Progress
-from cgr.lab.report import FOLDER, JSON, WrittenReport, figures, write_report
+from cgr.lab.report import FOLDER, JSON, WrittenReport, write_report
 from cgr.lab.report import page as pages
 from cgr.lab.report.result import Report
 from cgr.lab.store import DEFAULT, Store
@@ -196,7 +198,7 @@ class Experiment:
     def _unchanged(self, folder: Path) -> WrittenReport | None:
         """What is there, if it was made of the same and nobody touched it."""
         stamp, numbers, page = folder / STAMP, folder / JSON, folder / pages.FILE
-        wanted = (stamp, numbers, page, folder / "figures" / figures.LIST)
+        wanted = (stamp, numbers, page, folder / "figures" / style.LIST)
         if not all(path.is_file() for path in wanted):
             return None
         if stamp.read_text(encoding="utf-8").strip() != self._stamp(folder).to_json():

@@ -1,7 +1,7 @@
 """Accuracy, Grade and token savings, as the paper defines them. All are means over seeds unless stated otherwise.
 
-Units: `correct` counts questions, `accuracy` is a fraction, savings are thinking tokens. Questions without a gold answer count
-in savings only. If no question has one, everything that needs it is None.
+Units: `correct` counts questions, `accuracy` is a fraction, savings are thinking tokens. Questions without a gold answer
+count in savings only. If no question has one, everything that needs it is None.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def check_penalties(penalties: Sequence[float]) -> tuple[float, ...]:
     for penalty in penalties:
         if not 0 <= penalty < float("inf"):
             raise UsageError(
-                f"A penalty of {penalty:g} is not allowed.", "A wrong answer costs 0 or more: --penalties 0,0.5,1."
+                f"A penalty of {penalty:g} is not valid.", "A wrong answer costs 0 or more: --penalties 0,0.5,1."
             )
     return tuple(sorted(set(penalties)))
 
@@ -168,8 +168,8 @@ def cumulative(columns: Columns, when: Ints, flags: Bools, steps: Ints) -> Float
 
 
 def grade(columns: Columns, right: Bools, penalty: float, answered: Bools | None = None) -> float | None:
-    """Grade: the number of right answers minus the penalty for each wrong one. `answered`: the traces that count; the others
-    gain and lose nothing."""
+    """Grade: the number of right answers minus the penalty for each wrong one. `answered`: the traces that count; the
+    others gain and lose nothing."""
     if not columns.graded.any():
         return None
     counted = columns.graded if answered is None else columns.graded & answered
@@ -178,8 +178,8 @@ def grade(columns: Columns, right: Bools, penalty: float, answered: Bools | None
 
 
 def grade_over_budget(columns: Columns, decided: Decisions, threshold: float, penalty: float, steps: Ints) -> Floats:
-    """Grade at each step t, as a rerun with budget t would give it: the first certain probe at or before t; else, if thinking
-    ended before t, the final answer if it is certain; else no answer."""
+    """Grade at each step t, as a rerun with budget t would give it: the first certain probe at or before t; else, if
+    thinking ended before t, the final answer if it is certain; else no answer."""
     when = answered_at(columns, decided, threshold)
     good, bad = (cumulative(columns, when, flags, steps) for flags in (decided.right, ~decided.right))
     return good - penalty * bad

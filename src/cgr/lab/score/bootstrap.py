@@ -1,4 +1,5 @@
-"""Bootstrap intervals over units (questions or seeds). Several statistics can use the same draws, so differences are paired."""
+"""Bootstrap intervals over units (questions or seeds). Several statistics can use the same draws, so differences are
+paired."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 Conventions (public code differs on each): answers of equal certainty are one step, since no order of a tie is better than
 another. The area is by trapezoids over coverage from 0 to 1, after each answer; the risk at coverage 0 is that of the first
-answer, and inside a tie it is the mean over all orders. E-AURC is the area above that of the best order. ECE has bins of equal
-width that include their upper end. An answer that did not close has certainty 0: see `effective`.
+answer, and inside a tie it is the mean over all orders. E-AURC is the area above that of the best order. ECE has bins of
+equal width that include their upper end. An answer that did not close has certainty 0: see `effective`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ COVERAGES = (0.5, 0.8, 0.9, 1.0)
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Risk among the most certain answers: at each certainty that occurs, how many answers are `taken` and how many are wrong."""
+    """Risk among the most certain answers: at each certainty that occurs, how many answers are `taken` and how many are
+    wrong."""
 
     taken: Ints
     wrong: Ints
@@ -161,8 +162,8 @@ Statistic = Callable[[Floats], Floats]
 
 @dataclass(frozen=True, slots=True)
 class ProbeCalibration(Record):
-    """AUROC and ECE of the probes of a run, with intervals over questions. AUROC is None if all probes are right or all wrong.
-    `closed`: the share of probes whose answer closed."""
+    """AUROC and ECE of the probes of a run, with intervals over questions. AUROC is None if all probes are right or all
+    wrong. `closed`: the share of probes whose answer closed."""
 
     probes: int
     closed: float

@@ -28,8 +28,8 @@ LEAST = 2  # questions; there is no interval for one
 
 @dataclass(frozen=True, slots=True)
 class Score(Record):
-    """One setting. Tokens are means over traces. Shares are of the baseline's thinking tokens; net subtracts the tokens that
-    probes decoded."""
+    """One setting. Tokens are means over traces. Shares are of the baseline's thinking tokens; net subtracts the tokens
+    that probes decoded."""
 
     accuracy: float
     ci95_accuracy: Interval
@@ -153,7 +153,9 @@ class Paired:
     traces: Bools | None = None
 
     @classmethod
-    def of(cls, questions: Totals, draws: int = DRAWS, decided: Sequence[Decisions] = (), traces: Bools | None = None) -> Paired:
+    def of(
+        cls, questions: Totals, draws: int = DRAWS, decided: Sequence[Decisions] = (), traces: Bools | None = None
+    ) -> Paired:
         """The settings of a (settings, questions) total. `traces`: those of these questions, a flag for each."""
         return cls(questions.summed(), questions.resampled(draws), tuple(decided), traces)
 
@@ -181,7 +183,8 @@ class Paired:
         return self.all[1:]
 
     def behind(self, best: int) -> tuple[Interval, ...]:
-        """For each setting, the interval of the net saving of setting `best` minus its own. Counted without the baseline."""
+        """For each setting, the interval of the net saving of setting `best` minus its own. Counted without the
+        baseline."""
         net = self.draws.net[1:]
         return tuple(intervals(net[best] - net))
 
