@@ -140,7 +140,7 @@ def _known(recipe: Recipe) -> tuple[int, set[AnswerFormat]] | None:
     """Of a named set, without it."""
     name = recipe.questions
     if name == arithmetic.NAME:
-        return recipe.limit or arithmetic.LIMIT, {"integer"}
+        return recipe.limit or arithmetic.DEFAULT_COUNT, {"integer"}
     if name in SOURCES and not recipe.fields:
         return min(recipe.limit or SIZES[name], SIZES[name]), {SOURCES[name].format}
     return None
