@@ -19,10 +19,9 @@ from cgr.lab.decide import deepconf as confidence
 from cgr.lab.decide.arrays import Levels
 from cgr.lab.decide.columns import Columns
 from cgr.lab.decide.replay import Decided, decide, replayed
-from cgr.lab.record.probe import ProbeRequest
 from cgr.lab.store import DEFAULT, Key, Store
 from cgr.lab.store.config import NATURAL, ProbeSet, RunConfig, same_model
-from cgr.lab.store.needed_probes import asked_by, forces, serves
+from cgr.lab.store.needed_probes import ProbeRequest, asked_by, forces, serves
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.probing import ProbeSpec
 from cgr.rules import DeepConf, LevelRule, Rule
