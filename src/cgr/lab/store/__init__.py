@@ -30,7 +30,7 @@ from cgr.lab.store.config import (
     refuse_differences,
 )
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
-from cgr.lab.store.schema import FILE, NotARun, StoreError, clear_errors
+from cgr.lab.store.schema import FILE, NotARun, StoreError, translate_errors
 from cgr.records import Probe, Question
 
 GENERATE = "generate"
@@ -71,7 +71,7 @@ class Store:
     @classmethod
     def _opened(cls, path: Path, config: RunConfig | None, *, write: bool) -> Store:
         folder = schema.folder_of(path)
-        with ExitStack() as undo, clear_errors(folder / FILE):
+        with ExitStack() as undo, translate_errors(folder / FILE):
             lock = schema.lock_writer(folder) if write else None
             if lock:
                 undo.callback(lock.close)
@@ -225,7 +225,7 @@ class Store:
         if self._db.in_transaction:
             yield
             return
-        with clear_errors(self.path):
+        with translate_errors(self.path):
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -273,11 +273,11 @@ class Store:
         return int(sets[name])
 
     def _one(self, sql: str, *values: Any) -> Any:
-        with clear_errors(self.path):
+        with translate_errors(self.path):
             return self._db.execute(sql, values).fetchone()[0]
 
     def _all(self, sql: str, *values: Any) -> list[Any]:
-        with clear_errors(self.path):
+        with translate_errors(self.path):
             return self._db.execute(sql, values).fetchall()
 
     def _insert(self, sql: str, row: Sequence[Any]) -> int:

@@ -63,15 +63,15 @@ class StoreError(CgrError):
 
 
 @contextmanager
-def clear_errors(path: Path) -> Iterator[None]:
+def translate_errors(path: Path) -> Iterator[None]:
     """Raise SQLite's errors as errors of this package."""
     try:
         yield
     except sqlite3.DatabaseError as error:
-        raise _clear_error(error, path) from error
+        raise _translated(error, path) from error
 
 
-def _clear_error(error: sqlite3.Error, path: Path) -> CgrError:
+def _translated(error: sqlite3.Error, path: Path) -> CgrError:
     match getattr(error, "sqlite_errorcode", 0) & 0xFF:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return StoreError(f"Another process is writing {path}.", "Wait until it has finished, then repeat the command.")
@@ -107,7 +107,7 @@ def make_folder(folder: Path) -> None:
 
 def lock_writer(folder: Path) -> sqlite3.Connection:
     """The writer's lock of a run, held while the connection is open. The system releases it when the process ends."""
-    with clear_errors(folder):
+    with translate_errors(folder):
         lock = sqlite3.connect(folder / LOCK, timeout=0, isolation_level=None)
         try:
             lock.execute("BEGIN EXCLUSIVE")
@@ -119,7 +119,7 @@ def lock_writer(folder: Path) -> sqlite3.Connection:
 
 def connect(file: Path, *, create: bool = False, write: bool = False) -> sqlite3.Connection:
     """A connection in autocommit mode: each statement is a transaction unless one is begun."""
-    with clear_errors(file):
+    with translate_errors(file):
         mode = "rwc" if create else "rw"
         uri = f"file:{quote(str(file.resolve()))}?mode={mode}"
         connection = sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT, isolation_level=None)
