@@ -8,10 +8,12 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from cgr.certainty import DEFAULT as AGGREGATE
+from cgr.certainty import check as check_aggregate
 from cgr.engines.base import ModelInfo
-from cgr.errors import UsageError
-from cgr.probing import INTEGER_TOKENS, MAX_TOKENS, PREFIX, CloseThink, ProbeSpec, Reads
+from cgr.errors import UnknownName, UsageError
+from cgr.probing import INTEGER_TOKENS, MAX_TOKENS, PREFIX, READS, CloseThink, ProbeSpec, Reads
 from cgr.records import AnswerFormat, Record
+from cgr.rules.base import check_at_least_one
 from cgr.settings import INSTRUCTION, Settings
 
 DEFAULT = "default"  # the probe set that reports read unless another is named
@@ -75,6 +77,10 @@ class RunConfig(Record):
     probe: bool = False
     rule: str = NATURAL
 
+    def prompt(self, question: str) -> str:
+        """The text of the prompt for a question."""
+        return Settings(instruction=self.instruction).prompt(question)
+
 
 @dataclass(frozen=True, slots=True)
 class ProbeSet(Record):
@@ -103,6 +109,55 @@ class ProbeSet(Record):
             return DEFAULT
         names = itertools.chain([self.nickname], (f"{self.nickname}-{number}" for number in itertools.count(2)))
         return next(name for name in names if name not in taken)
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRequest:
+    """How a run should be probed. None means: as the run's configuration states."""
+
+    where: Where = "interval"
+    interval: int | None = None
+    prefix: str | None = None
+    close_think: CloseThink | None = None
+    max_answer_tokens: int | None = None
+    aggregate: str | None = None
+    name: str | None = None
+    reads: Reads = "answer"
+
+    def __post_init__(self) -> None:
+        if self.where not in WHERE:
+            raise UnknownName.among("place to probe", self.where, WHERE)
+        if self.reads not in READS:
+            raise UnknownName.among("way of reading a probe", self.reads, READS)
+        for what, value in (("interval", self.interval), ("longest answer", self.max_answer_tokens)):
+            if value is not None:
+                check_at_least_one(what, value)
+        if self.aggregate is not None:
+            check_aggregate(self.aggregate)
+
+    @classmethod
+    def matching(cls, probe_set: ProbeSet) -> ProbeRequest:
+        """The request that makes this probe set."""
+        asking = probe_set.asking
+        options = (asking.prefix, asking.close_think, asking.max_answer_tokens, asking.aggregate)
+        return cls(probe_set.where, probe_set.interval or None, *options, reads=asking.reads)
+
+    def asking(self, default: Asking) -> Asking:
+        """The options of these probes; what the request leaves open is taken from `default`."""
+        return Asking(
+            default.prefix if self.prefix is None else self.prefix,
+            self.close_think or default.close_think,
+            self.max_answer_tokens or default.max_answer_tokens,
+            self.aggregate or default.aggregate,
+            self.reads,
+        )
+
+    def probe_set(self, config: RunConfig, info: ModelInfo) -> ProbeSet:
+        """The probe set that this request makes in a run, probed with this model."""
+        asking = self.asking(config.asking)
+        asking.spec("integer")  # raises if the prefix cannot be closed
+        interval = (self.interval or config.interval) if self.where == "interval" else 0
+        return ProbeSet(self.where, interval, asking, info.name, info.fingerprint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,67 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from cgr.certainty import check as check_aggregate
-from cgr.engines.base import ModelInfo
 from cgr.errors import UnknownName
-from cgr.lab.store.config import WHERE, Asking, ProbeSet, RunConfig, Where
-from cgr.probing import READS, CloseThink, Reads
+from cgr.lab.store.config import Asking, ProbeRequest, ProbeSet, RunConfig
 from cgr.records import Probe
 from cgr.rules import KeepThinking, Rule, Seen, known_rules, make_rule
-from cgr.rules.base import check_at_least_one
 
 ALL = "all"
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeRequest:
-    """How a run should be probed. None means: as the run's configuration states."""
-
-    where: Where = "interval"
-    interval: int | None = None
-    prefix: str | None = None
-    close_think: CloseThink | None = None
-    max_answer_tokens: int | None = None
-    aggregate: str | None = None
-    name: str | None = None
-    reads: Reads = "answer"
-
-    def __post_init__(self) -> None:
-        if self.where not in WHERE:
-            raise UnknownName.among("place to probe", self.where, WHERE)
-        if self.reads not in READS:
-            raise UnknownName.among("way of reading a probe", self.reads, READS)
-        for what, value in (("interval", self.interval), ("longest answer", self.max_answer_tokens)):
-            if value is not None:
-                check_at_least_one(what, value)
-        if self.aggregate is not None:
-            check_aggregate(self.aggregate)
-
-    @classmethod
-    def matching(cls, probe_set: ProbeSet) -> ProbeRequest:
-        """The request that makes this probe set."""
-        asking = probe_set.asking
-        options = (asking.prefix, asking.close_think, asking.max_answer_tokens, asking.aggregate)
-        return cls(probe_set.where, probe_set.interval or None, *options, reads=asking.reads)
-
-    def asking(self, default: Asking) -> Asking:
-        """The options of these probes; what the request leaves open is taken from `default`."""
-        return Asking(
-            default.prefix if self.prefix is None else self.prefix,
-            self.close_think or default.close_think,
-            self.max_answer_tokens or default.max_answer_tokens,
-            self.aggregate or default.aggregate,
-            self.reads,
-        )
-
-    def probe_set(self, config: RunConfig, info: ModelInfo) -> ProbeSet:
-        """The probe set that this request makes in a run, probed with this model."""
-        asking = self.asking(config.asking)
-        asking.spec("integer")  # raises if the prefix cannot be closed
-        interval = (self.interval or config.interval) if self.where == "interval" else 0
-        return ProbeSet(self.where, interval, asking, info.name, info.fingerprint)
 
 
 def asked_by(rule: Rule) -> tuple[ProbeRequest, ...]:
@@ -134,3 +80,6 @@ def forces(rule: Rule) -> bool:
     """Whether the rule keeps a model thinking that wants to end and is not certain."""
     unsure = Seen(1, (Probe(1, "", 0.0, False),))
     return rule.bans_end or isinstance(rule.on_end(unsure), KeepThinking)
+
+
+__all__ = ["ALL", "ProbeRequest", "asked_by", "forces", "on_grid", "serves", "way", "wishes_for"]
