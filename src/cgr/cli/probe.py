@@ -49,9 +49,10 @@ def command(
     A run can hold several sets of probes. Interrupted at any moment, the same command goes on where it stopped.
     """
     from cgr.cli.shared.finish import finish, sessions_for
-    from cgr.lab.record.probe import ProbeRequest, check_probeable, probe_each
+    from cgr.lab.record.probe import check_probeable, probe_each
     from cgr.lab.record.progress import Progress
     from cgr.lab.store import Store
+    from cgr.lab.store.config import ProbeRequest
     from cgr.lab.store.needed_probes import wishes_for
     from cgr.solve import open_model
 
@@ -69,7 +70,7 @@ def command(
     progress = Progress(quiet=quiet or as_json)
     asked = open_given(asked_of, sessions=at_once, budget=config.budget)
     return finish(
-        lambda: probe_each(run, wishes, asked, open_teller=open_model, sessions=at_once, progress=progress),
+        lambda: probe_each(run, wishes, asked, open_generator=open_model, sessions=at_once, progress=progress),
         run,
         None,
         progress,

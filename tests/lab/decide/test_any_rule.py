@@ -21,8 +21,9 @@ from cgr.lab.decide import replay as decisions
 from cgr.lab.decide.any_rule import Recordings, calibrated_threshold, decide_rule, traces_for, warm_floor
 from cgr.lab.decide.replay import Decided, replay, replayed
 from cgr.lab.record.generate import agenerate
-from cgr.lab.record.probe import ProbeRequest, aprobe
+from cgr.lab.record.probe import aprobe
 from cgr.lab.store import Store
+from cgr.lab.store.config import ProbeRequest
 from cgr.lab.store.needed_probes import asked_by, wishes_for
 from cgr.probing import ProbeSpec
 from cgr.reason import Abstention

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from cgr import Model, Question, Settings
 from cgr.errors import UnknownName, UsageError
 from cgr.lab.exchange import export_run, exported, import_run
+from cgr.lab.record.generate import Plan, agenerate
 from cgr.lab.store import NotARun, Store
 from cgr.lab.store.config import ProbeSet
 from tests.lab.store.test_store import CONFIG, QUESTIONS, SET, trace
@@ -174,6 +176,22 @@ def test_a_round_trip_keeps_forced_tokens_and_their_missing_log_probabilities(tm
     assert found.forced == FORCED.forced
     for values, expected in ((found.logprobs, FORCED.logprobs), (found.tops, FORCED.tops)):
         assert values == pytest.approx(expected, abs=0, rel=0, nan_ok=True)
+
+
+async def test_a_forced_run_of_a_model_can_be_exported(model: Model, tmp_path: Path) -> None:
+    """An easy problem, which the embedded model finishes before the budget: its thinking is forced to continue."""
+    easy = (Question("e", "Find x, the last three digits of 313*21.", "573", "integer"),)
+    settings = Settings(rule="budget-forcing", budget=600, interval=200)
+    await agenerate(tmp_path / "run", Plan(easy, 2, settings, probe=True, logprobs=True), model.engine, sessions=2)
+    for kind in ("jsonl", "parquet"):
+        export_run(tmp_path / "run", tmp_path / f"out.{kind}")
+        import_run(tmp_path / f"out.{kind}", tmp_path / kind)
+        with Store.open(tmp_path / "run") as there, Store.open(tmp_path / kind) as here:
+            for one, other in zip(there.recorded(whole=True), here.recorded(whole=True), strict=True):
+                assert one.forced
+                assert other.logprobs == pytest.approx(one.logprobs, abs=0, rel=0, nan_ok=True)
+                missing = {at for at, value in enumerate(other.logprobs) if math.isnan(value)}
+                assert missing == {at for start, count in one.forced for at in range(start, start + count)}
 
 
 def test_null_log_probabilities_in_a_line(tmp_path: Path) -> None:

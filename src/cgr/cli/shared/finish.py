@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from cgr.engines.open import ModelOptions
-from cgr.lab.record.outcome import Summary, in_lines, said, summarise
-from cgr.lab.record.progress import Progress
+from cgr.lab.record.progress import Progress, Summary, failure_lines, summarise, summary_lines
 from cgr.lab.store import Key
 from cgr.lab.store.schema import FILE
 
@@ -46,7 +45,7 @@ def _show(summary: Summary, quiet: bool, as_json: bool) -> None:
     if as_json:
         click.echo(summary.to_json())
         return
-    for line in [] if quiet and not summary.interrupted else said(summary):
+    for line in [] if quiet and not summary.interrupted else summary_lines(summary):
         click.echo(line, err=summary.interrupted)
-    for line in in_lines(summary.failures):
+    for line in failure_lines(summary.failures):
         click.echo(line, err=True)

@@ -12,8 +12,7 @@ from cgr.cli.shared.finish import sessions_for
 from cgr.engines.open import ModelOptions
 from cgr.lab.recipes.recipe import Recipe
 from cgr.lab.recipes.run import Experiment
-from cgr.lab.record.outcome import Summary, in_lines, said, summarise
-from cgr.lab.record.progress import Progress
+from cgr.lab.record.progress import Progress, Summary, failure_lines, summarise, summary_lines
 from cgr.lab.report import JSON, WrittenReport, headline
 from cgr.lab.report.headline import Headline
 from cgr.lab.store.schema import FILE
@@ -94,9 +93,9 @@ def _reported(outcome: Outcome, written: WrittenReport) -> Outcome:
 
 def _show(outcome: Outcome) -> None:
     for summary in (outcome.thinking, outcome.probing):
-        for line in said(summary) if summary else ():
+        for line in summary_lines(summary) if summary else ():
             click.echo(line)
-        for line in in_lines(summary.failures) if summary else ():
+        for line in failure_lines(summary.failures) if summary else ():
             click.echo(line, err=True)
     if not outcome.results:
         return
@@ -116,6 +115,6 @@ def _show(outcome: Outcome) -> None:
 def _interrupted(experiment: Experiment, thinking: Progress) -> int:
     lines = ["Interrupted before anything was recorded."]
     if (experiment.folder / FILE).is_file():
-        lines = said(summarise(experiment.folder, experiment.plan.wanted(), thinking, interrupted=True))
+        lines = summary_lines(summarise(experiment.folder, experiment.plan.wanted(), thinking, interrupted=True))
     click.echo("\n".join(lines), err=True)
     return 130
