@@ -149,7 +149,7 @@ def test_what_fails_is_shown_and_costs_the_exit_code(tmp_path: Path) -> None:
         (("import", "nothing.jsonl", "run"), "nothing.jsonl cannot be read"),
         (
             ("generate", "--questions", "arithmetic", "--limit", "1", "--seeds", "0", "--out", "r"),
-            "With 0 seeds there are no traces",
+            "With 0 seeds",
         ),
         (("generate", "--questions", "arithmetc", "--out", "r"), "arithmetc"),
         (("generate", "--questions", "q.jsonl", "--field", "gold", "--out", "r"), "'gold' does not name a field"),

@@ -13,6 +13,7 @@ from cgr.errors import CgrError, UsageError
 
 FILE = "run.sqlite"
 LOCK = "run.lock"
+FORCED = "forced"
 BUSY_TIMEOUT = 5.0  # seconds to wait for the transaction of another process
 APPLICATION = 0x63677231  # "cgr1"
 VERSION = 2
@@ -95,6 +96,11 @@ def folder_of(path: Path) -> Path:
     if path.is_file():
         raise NotARun(f"{path} is a file, but a run is a folder.", "Give a folder made by `cgr generate --out`.")
     return path
+
+
+def forced_run(run: Path) -> Path:
+    """The folder of the forced run that a recipe records beside a natural one."""
+    return run / FORCED
 
 
 def make_folder(folder: Path) -> None:
