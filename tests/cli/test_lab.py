@@ -82,7 +82,7 @@ def test_interrupted_it_says_how_far_it_came(run: Path, tmp_path: Path) -> None:
     folder, arguments = tmp_path / "interrupted", ("generate", *MADE, "--sessions", "1")
     code, said = stopped_midway(folder, signal.SIGINT, *arguments)
     assert code == 130
-    assert said == f"Interrupted: {count(folder)} of 6 traces are in {folder}. The same command goes on from here.\n"
+    assert said == f"Interrupted: {count(folder)} of 6 traces are in {folder}. The same command continues from here.\n"
     assert command(*arguments, "--out", str(folder), "--quiet").returncode == 0
     same_traces(kept(folder), kept(run))
 
@@ -147,7 +147,10 @@ def test_what_fails_is_shown_and_costs_the_exit_code(tmp_path: Path) -> None:
         (("probe", "nowhere"), "There is no run in nowhere."),
         (("export", "nowhere", "out.jsonl"), "There is no run in nowhere."),
         (("import", "nothing.jsonl", "run"), "nothing.jsonl cannot be read"),
-        (("generate", "--questions", "arithmetic", "--limit", "1", "--seeds", "0", "--out", "r"), "0 seeds make no traces"),
+        (
+            ("generate", "--questions", "arithmetic", "--limit", "1", "--seeds", "0", "--out", "r"),
+            "With 0 seeds",
+        ),
         (("generate", "--questions", "arithmetc", "--out", "r"), "arithmetc"),
         (("generate", "--questions", "q.jsonl", "--field", "gold", "--out", "r"), "'gold' does not name a field"),
         (("generate", "--questions", "arithmetic"), "--out"),

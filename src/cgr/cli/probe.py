@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from cgr import certainty, probing
-from cgr.cli.shared.model_options import SESSIONS, ModelChoice, model_options, open_given
+from cgr.cli.shared.model_options import SESSIONS, model_options, open_given, refuse_probe_model
+from cgr.engines.open import ModelOptions
 from cgr.errors import UsageError
 from cgr.lab.store.config import WHERE, Where
 
@@ -38,7 +39,7 @@ def command(
     aggregate: str | None,
     rules: str | None,
     name: str | None,
-    given: ModelChoice,
+    given: ModelOptions,
     sessions: int | None,
     quiet: bool,
     as_json: bool,
@@ -48,13 +49,14 @@ def command(
     A run can hold several sets of probes. Interrupted at any moment, the same command goes on where it stopped.
     """
     from cgr.cli.shared.finish import finish, sessions_for
-    from cgr.lab.record.probe import ProbeRequest, check_probeable, probe_each
+    from cgr.lab.record.probe import check_probeable, probe_each
     from cgr.lab.record.progress import Progress
     from cgr.lab.store import Store
+    from cgr.lab.store.config import ProbeRequest
     from cgr.lab.store.needed_probes import wishes_for
     from cgr.solve import open_model
 
-    given.refuse_probe_model(f"Probe with another model: --model {given.probe_model}")
+    refuse_probe_model(given, f"Probe with another model: --model {given.probe_model}")
     own = ProbeRequest(where, interval, prefix, close_think, max_answer_tokens, aggregate, name)
     if rules is not None and own != ProbeRequest(interval=interval):
         raise UsageError("Rules say themselves how they ask.", "Leave out the other options beside --for.")
@@ -68,7 +70,7 @@ def command(
     progress = Progress(quiet=quiet or as_json)
     asked = open_given(asked_of, sessions=at_once, budget=config.budget)
     return finish(
-        lambda: probe_each(run, wishes, asked, open_teller=open_model, sessions=at_once, progress=progress),
+        lambda: probe_each(run, wishes, asked, open_generator=open_model, sessions=at_once, progress=progress),
         run,
         None,
         progress,

@@ -107,10 +107,10 @@ class Rule:
     """The rule that never intervenes. Other rules override what they need.
 
     `needs`: what an engine must provide or a recording must hold. `probes_at_end`: probe when the model ends its thinking.
-    `thinks`: False for a rule that answers without thinking. `forces`: the rule keeps the model thinking when it wants to
-    end. `place`: probe at these marks in the thinking, from the position that `next_probe` returns. `answers`: False if
-    probes hold no answer; the model is then asked for one after a stop. `inspect_every`: call `on_thought` after this many
-    thinking tokens; 0: never. `style`: how probes ask, where that differs from the settings.
+    `thinks`: False for a rule that answers without thinking. `place`: probe at these marks in the thinking, from the
+    position that `next_probe` returns. `answers`: False if probes hold no answer; the model is then asked for one after a
+    stop. `inspect_every`: call `on_thought` after this many thinking tokens; 0: never. `style`: how probes ask, where that
+    differs from the settings.
 
     `main`: the parameter that trades tokens for accuracy; `grid`: its values in a comparison, the most cautious last.
     `sweeps_budget`: a comparison varies the budget instead. `learns`: the rule has weights, see `learn`.
@@ -120,7 +120,6 @@ class Rule:
     needs: ClassVar[frozenset[str]] = frozenset()
     probes_at_end: ClassVar[bool] = False
     thinks: ClassVar[bool] = True
-    forces: ClassVar[bool] = False
     main: ClassVar[str | None] = None
     grid: ClassVar[tuple[float, ...]] = ()
     sweeps_budget: ClassVar[bool] = False
@@ -154,6 +153,12 @@ class Rule:
     def bans_end(self) -> bool:
         """Whether the end tag is forbidden while the model thinks."""
         return False
+
+    @property
+    def forces(self) -> bool:
+        """Whether the rule keeps a model thinking that wants to end and is not certain."""
+        unsure = Seen(1, (Probe(1, "", 0.0, False),))
+        return self.bans_end or isinstance(self.on_end(unsure), KeepThinking)
 
     @property
     def sure_at(self) -> float | None:

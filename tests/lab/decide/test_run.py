@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from cgr.drive.driver import Driver
-from cgr.engines.base import Sampling
+from cgr.engines.base import Conversation, Prompt, Sampling, messages_of
 from cgr.engines.scripted import ScriptedEngine
 from cgr.errors import NotRecorded, UnknownName
 from cgr.lab.decide.arrays import Decisions
@@ -22,8 +22,9 @@ from cgr.lab.decide.replay import reads_whole, replay, replayed
 from cgr.lab.decide.risk_control import calibrated_threshold, warm_floor
 from cgr.lab.decide.run import Run
 from cgr.lab.record.generate import agenerate
-from cgr.lab.record.probe import ProbeRequest, aprobe
+from cgr.lab.record.probe import aprobe
 from cgr.lab.store import Store
+from cgr.lab.store.config import ProbeRequest
 from cgr.lab.store.needed_probes import asked_by, wishes_for
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.probing import ProbeSpec
@@ -78,13 +79,14 @@ class Story(ScriptedEngine):
         super().__init__((), self._answer, entropies=self._entropy, tops=self._top)
         self.question = ""
 
-    async def prompt(self, question: str) -> tuple[int, ...]:
-        return (self.id_of(f"?{question.split(maxsplit=1)[0]}"),)
+    async def prompt(self, conversation: Conversation) -> tuple[int, ...]:
+        text = messages_of(conversation)[-1].content
+        return (self.id_of(f"?{text.split(maxsplit=1)[0]}"),)
 
-    async def open(self, question: str | Sequence[int], sampling: Sampling, **more: Any) -> Any:
-        ids = await self.prompt(question) if isinstance(question, str) else question
-        told = Told(self, list(self._words)[ids[0]])
-        return await told.open(question, sampling)
+    async def open(self, prompt: Prompt, sampling: Sampling, **more: Any) -> Any:
+        ids = prompt if not isinstance(prompt, str) and isinstance(prompt[0], int) else await self.prompt(prompt)  # type: ignore[arg-type]
+        story = Told(self, list(self._words)[ids[0]])  # type: ignore[index]
+        return await story.open(prompt, sampling)
 
     def _answer(self, at: int, suffix: str) -> Sequence[tuple[str, float]]:
         raise NotImplementedError
@@ -105,8 +107,8 @@ class Told(Story):
         chance = random.Random(question)
         self.thinking = (*chance.choices(WORDS, k=chance.randint(5, 2 * BUDGET)), "</think>")
 
-    async def open(self, question: str | Sequence[int], sampling: Sampling, **more: Any) -> Any:
-        return await ScriptedEngine.open(self, question, sampling)
+    async def open(self, prompt: Prompt, sampling: Sampling, **more: Any) -> Any:
+        return await ScriptedEngine.open(self, prompt, sampling)
 
     def _chance(self, *what: object) -> random.Random:
         return random.Random(repr((self.question, *what)))

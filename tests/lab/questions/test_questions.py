@@ -209,7 +209,7 @@ def test_a_set_that_cannot_be_had_is_refused_with_a_way_out(tmp_path: Path) -> N
 @pytest.mark.usefixtures("cache")
 def test_a_split_that_is_not_there_is_refused(tmp_path: Path) -> None:
     jsonl(tmp_path / "test.jsonl", AIME)
-    with pytest.raises(UsageError, match="cannot be had"):
+    with pytest.raises(UsageError, match="cannot be loaded"):
         hub.fetch(replace(SOURCES["aime2024"], repo=str(tmp_path)))
 
 
@@ -313,14 +313,17 @@ def test_one_content_is_the_same_from_every_kind_of_file(tmp_path: Path) -> None
         ("[" * 100_000, "my.jsonl, line 1 is not JSON"),
         ('{"question": "a", "answer": 1}\n{"question": "b"}', "my.jsonl, line 2: there is no gold answer"),
         ('{"question": "a", "answer": 1}\n{"question": "b", "answer": " "}', "my.jsonl, line 2: there is no gold answer"),
-        ('{"question": "a", "answer": true}', "my.jsonl, line 1: the field 'answer' holds bool"),
-        ('{"question": "a", "answer": [1, 2]}', "my.jsonl, line 1: the field 'answer' holds list"),
-        ('{"question": "a", "answer": 1e999999}', "my.jsonl, line 1: the number 1E+999999 is out of all bounds"),
-        ('{"question": "a\\ud800", "answer": 1}', "my.jsonl, line 1: the field 'question' holds half a character"),
+        ('{"question": "a", "answer": true}', "my.jsonl, line 1: the field 'answer' contains bool"),
+        ('{"question": "a", "answer": [1, 2]}', "my.jsonl, line 1: the field 'answer' contains list"),
+        ('{"question": "a", "answer": 1e999999}', "my.jsonl, line 1: the number 1E+999999 is out of range"),
+        (
+            '{"question": "a\\ud800", "answer": 1}',
+            "my.jsonl, line 1: the field 'question' contains an incomplete character",
+        ),
         ('{"question": "a"}\n{"question": ""}', "my.jsonl, line 2: the question ('question') is missing or empty"),
         (
             '{"id": 1, "question": "a"}\n\n{"id": "1", "question": "b"}',
-            "my.jsonl, line 3: the id '1' is already that of my.jsonl, line 1",
+            "my.jsonl, line 3: the id '1' is also the id of my.jsonl, line 1",
         ),
         (
             '{"question": "a", "format": "math"}\n{"question": "b", "format": "maths"}',
@@ -330,9 +333,9 @@ def test_one_content_is_the_same_from_every_kind_of_file(tmp_path: Path) -> None
             '{"question": "a", "answer": "x", "format": "number"}',
             "my.jsonl, line 1: the gold 'x' is not of the format 'number'",
         ),
-        ('{"q": "a"}', "No field of my.jsonl looks like the question"),
-        ("", "{path} holds no questions"),
-        ("\n \r\n\n", "{path} holds no questions"),
+        ('{"q": "a"}', "No field of my.jsonl looks like the text of a question"),
+        ("", "{path} contains no questions"),
+        ("\n \r\n\n", "{path} contains no questions"),
     ],
 )
 def test_a_bad_jsonl_file_is_refused_with_the_line(tmp_path: Path, content: str | bytes, message: str) -> None:
@@ -343,10 +346,10 @@ def test_a_bad_jsonl_file_is_refused_with_the_line(tmp_path: Path, content: str 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "{path} holds no questions"),
-        ("question,answer\n", "{path} holds no questions"),
-        ('question,answer\n"a\nb",1\nc\n', "my.csv, line 4 has 1 cells where the header has 2"),
-        ("question,answer\na,1,2\n", "my.csv, line 2 has 3 cells where the header has 2"),
+        ("", "{path} contains no questions"),
+        ("question,answer\n", "{path} contains no questions"),
+        ('question,answer\n"a\nb",1\nc\n', "my.csv, line 4 has 1 cells, the header 2"),
+        ("question,answer\na,1,2\n", "my.csv, line 2 has 3 cells, the header 2"),
         ('question,answer\na,1\n"b,2\nc,3\n', "my.csv, line 3 is not CSV"),
         ("question,answer,question\na,1,b\n", "my.csv, line 1: the field 'question' is named twice"),
         (b"question,answer\na,1\n\xff,2\n", "my.csv, line 3 is not UTF-8"),
@@ -396,7 +399,7 @@ def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
     assert "is a folder" in refusal(str(tmp_path)).message
     assert "There is no file" in refusal(str(tmp_path / "nothing.jsonl")).message
     assert "There is no file" in refusal("nothing.txt").message
-    assert "not a kind of file" in refusal(write(tmp_path, "x", "my.txt")).message
+    assert "unknown file type" in refusal(write(tmp_path, "x", "my.txt")).message
     assert "There is no file" in refusal(f"gsm8k:{tmp_path / 'nothing.jsonl'}").message
 
 

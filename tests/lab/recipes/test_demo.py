@@ -26,7 +26,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("runs") / "demo"
     code, said = stopped_midway(folder, signal.SIGINT, "demo", *SMALL)
     assert code == 130
-    assert said == f"Interrupted: {count(folder)} of 14 traces are in {folder}. The same command goes on from here.\n"
+    assert said == f"Interrupted: {count(folder)} of 14 traces are in {folder}. The same command continues from here.\n"
     assert not (folder / "report" / "made.json").exists()
     done = command("demo", *SMALL, "--out", str(folder))
     assert done.returncode == 0, done.stderr

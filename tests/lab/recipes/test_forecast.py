@@ -1,4 +1,4 @@
-"""Plans: what a recipe will come to, by hand and as the command tells it, with nothing loaded for it."""
+"""Forecasts: computed by hand, and printed by the command without loading anything."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cgr.lab.questions import SOURCES
-from cgr.lab.recipes.forecast import SIZES, described, duration, forecast
+from cgr.lab.recipes.forecast import described, duration, forecast, in_lines
 from cgr.lab.recipes.recipe import Recipe, read_recipe
 from tests.lab.recipes.recipes import FILES, FOLDER, MODELS, cgr, modules_of
 
@@ -36,6 +36,7 @@ def test_the_plan_as_a_table(path: Path) -> None:
     assert (code, err) == (0, "")
     plan = forecast(read_recipe(path))
     for number in (plan.traces, plan.requests, plan.thinking_tokens, plan.probes, plan.probe_tokens):
+        assert number is not None
         assert f" {number:,} " in out
     assert (f"server: {plan.server}\n" in out) is (path.stem.removeprefix("ablations-") in MODELS)
     assert re.search(r"^time .* at most, at [\d,]+ tokens a second$", out, re.MULTILINE)
@@ -45,7 +46,7 @@ def test_the_plan_as_a_table(path: Path) -> None:
 def test_a_plan_loads_no_model_and_no_data_set(name: str, tmp_path: Path) -> None:
     out = tmp_path / "run"
     modules = modules_of("run", str(FOLDER / f"{name}.toml"), "--dry-run", "--out", str(out))
-    assert "cgr.lab.recipes.recipe.forecast" in modules
+    assert "cgr.lab.recipes.forecast" in modules
     assert not modules & {"xllamacpp", "datasets", "huggingface_hub", "matplotlib.figure"}
     assert not out.exists()
 
@@ -89,8 +90,20 @@ def test_what_is_left_open_is_the_models_own_or_the_papers() -> None:
 
 
 def test_the_size_of_every_named_set_is_known() -> None:
-    assert SIZES.keys() == SOURCES.keys()
+    assert all(source.size for source in SOURCES.values())
     assert forecast(Recipe(name="x", questions="aime2025", limit=40, model="ORG/NAME")).questions == 30
+
+
+def test_a_data_set_of_unknown_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its totals are unknown, unless a limit bounds them."""
+    monkeypatch.setitem(SOURCES, "new", replace(SOURCES["aime2025"], name="new", size=None))
+    recipe = Recipe(name="x", questions="new", model="ORG/NAME", seeds=2, budget=100, interval=30, tokens_per_second=10)
+    plan = forecast(recipe)
+    assert (plan.questions, plan.traces, plan.thinking_tokens, plan.probes, plan.seconds) == (None,) * 5
+    lines = in_lines(plan)
+    assert lines[-1] == "The number of questions in new is not known: set a limit."
+    assert re.fullmatch(r"questions +unknown of new", lines[1])
+    assert forecast(replace(recipe, limit=5)).traces == 10
 
 
 def test_options_change_the_plan() -> None:

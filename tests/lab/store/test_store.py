@@ -103,7 +103,7 @@ def test_a_run_without_probes_says_so(tmp_path: Path) -> None:
         ({"budget": 64}, "budget is 96 there and 64 here"),
         ({"temperature": 1.0, "top_p": 0.9}, "temperature is 0.6 there and 1.0 here and top p is 1.0 there and 0.9 here"),
         ({"asking": Asking(prefix="{")}, "prefix is 'Final Answer: \\\\boxed{' there and '{' here"),
-        ({"fingerprint": "xyz"}, "the weights of 'm' have changed since"),
+        ({"fingerprint": "xyz"}, "the weights of 'm' have changed"),
         ({"fingerprint": "xyz", "model": "n"}, "model is 'm' there and 'n' here"),
         ({"probe": True}, "probe is False there and True here"),
     ],
@@ -129,7 +129,7 @@ def test_questions_may_be_added_but_not_changed(tmp_path: Path) -> None:
     with Store.create(made(tmp_path), CONFIG) as store:
         store.add_questions([QUESTIONS[1], Question("c", "Third?")])
         assert [question.id for question in store.questions()] == ["b", "a", "c"]
-        with pytest.raises(OtherConfiguration, match="'a' is another one"):
+        with pytest.raises(OtherConfiguration, match="'a' is different"):
             store.add_questions([Question("d", "Fourth?"), replace(QUESTIONS[1], text="Else?")])
         assert len(store.questions()) == 3
 
@@ -176,16 +176,16 @@ def test_half_a_surrogate_pair_is_no_reason_to_lose_a_trace(tmp_path: Path) -> N
 
 
 def test_what_was_not_recorded_is_said_by_name(tmp_path: Path) -> None:
-    with Store.open(made(tmp_path)) as store, pytest.raises(NotRecorded, match="Question 'b', seed 4"):
+    with Store.open(made(tmp_path)) as store, pytest.raises(NotRecorded, match="Question 'b' with seed 4"):
         store.trace(("b", 4))
 
 
 def test_one_writer_at_a_time_and_readers_meanwhile(tmp_path: Path) -> None:
     made(tmp_path, trace(seed=0))
     with Store.create(tmp_path, CONFIG) as writer:
-        with pytest.raises(StoreError, match="Somebody else is writing"):
+        with pytest.raises(StoreError, match="Another process is writing"):
             Store.create(tmp_path, CONFIG)
-        with pytest.raises(StoreError, match="Somebody else is writing"):
+        with pytest.raises(StoreError, match="Another process is writing"):
             Store.open(tmp_path, write=True)
         with Store.open(tmp_path) as reader:
             reading = reader.recorded()
@@ -196,11 +196,11 @@ def test_one_writer_at_a_time_and_readers_meanwhile(tmp_path: Path) -> None:
 
 
 def test_a_writer_that_is_not_ours_is_waited_for_and_then_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema, "PATIENCE", 0.05)
+    monkeypatch.setattr(schema, "BUSY_TIMEOUT", 0.05)
     with Store.create(made(tmp_path), CONFIG) as store:
         other = sqlite3.connect(tmp_path / schema.FILE, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreError, match="Somebody else is writing"):
+        with pytest.raises(StoreError, match="Another process is writing"):
             store.add_trace(trace())
         other.execute("ROLLBACK")
         other.close()
@@ -212,7 +212,7 @@ def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path) -> None:
         store._db.execute("PRAGMA max_page_count=1")  # as small as the file is already
         with pytest.raises(StoreError, match="disk is full") as full:
             store.add_trace(trace(seed=1, text="x" * 1_000_000))
-        assert "same command goes on" in full.value.hint
+        assert "it continues where it stopped" in full.value.hint
     with Store.open(tmp_path) as store:
         assert list(store.recorded(whole=True)) == [trace(seed=0)]
 
@@ -238,8 +238,8 @@ def newer_schema(folder: Path) -> None:
     ("spoil", "said"),
     [
         (lambda folder: None, "There is no run in"),
-        (not_a_database, "is not the file of a run"),
-        (another_database, "is a database, but not of a run"),
+        (not_a_database, "is not a run"),
+        (another_database, "is a database, but not a run"),
         (newer_schema, f"has schema {schema.VERSION + 1}"),
     ],
 )
@@ -254,10 +254,10 @@ def test_a_file_in_the_place_of_a_run_is_left_alone(tmp_path: Path) -> None:
     file.write_text("mine")
     with pytest.raises(NotARun, match="a run is a folder"):
         Store.create(file, CONFIG)
-    with pytest.raises(CgrError, match="cannot be made"):
+    with pytest.raises(CgrError, match="cannot be created"):
         Store.create(file / "run", CONFIG)
     not_a_database(tmp_path)
-    with pytest.raises(NotARun, match="is not the file of a run"):
+    with pytest.raises(NotARun, match="is not a run"):
         Store.create(tmp_path, CONFIG)
 
 

@@ -8,16 +8,15 @@ from typing import Any
 
 import click
 
-from cgr.cli.shared.model_options import ModelChoice
-from cgr.lab.record.outcome import Summary, in_lines, said, summarise
-from cgr.lab.record.progress import Progress
+from cgr.engines.open import ModelOptions
+from cgr.lab.record.progress import Progress, Summary, failure_lines, summarise, summary_lines
 from cgr.lab.store import Key
 from cgr.lab.store.schema import FILE
 
 MANY, ON_SERVERS = 8, 16
 
 
-def sessions_for(asked: int | None, given: ModelChoice) -> int:
+def sessions_for(asked: int | None, given: ModelOptions) -> int:
     """Traces in flight: many for the small embedded model, more on servers; a large model here may not have the memory for
     more than is said."""
     if asked is not None:
@@ -46,7 +45,7 @@ def _show(summary: Summary, quiet: bool, as_json: bool) -> None:
     if as_json:
         click.echo(summary.to_json())
         return
-    for line in [] if quiet and not summary.interrupted else said(summary):
+    for line in [] if quiet and not summary.interrupted else summary_lines(summary):
         click.echo(line, err=summary.interrupted)
-    for line in in_lines(summary.failures):
+    for line in failure_lines(summary.failures):
         click.echo(line, err=True)

@@ -9,11 +9,10 @@ from pathlib import Path
 import click
 
 from cgr.cli.shared.finish import sessions_for
-from cgr.cli.shared.model_options import ModelChoice
+from cgr.engines.open import ModelOptions
 from cgr.lab.recipes.recipe import Recipe
 from cgr.lab.recipes.run import Experiment
-from cgr.lab.record.outcome import Summary, in_lines, said, summarise
-from cgr.lab.record.progress import Progress
+from cgr.lab.record.progress import Progress, Summary, failure_lines, summarise, summary_lines
 from cgr.lab.report import JSON, WrittenReport
 from cgr.lab.report.terminal import Headline, headline_lines, headlines, main_figure
 from cgr.lab.store.schema import FILE
@@ -42,7 +41,7 @@ class Outcome(Record):
 
 def conduct(recipe: Recipe, folder: Path, *, as_json: bool, api_key: str | None = None) -> int:
     """Do what is missing and say what came of it. Exit code 1 if something failed, 130 for Ctrl-C."""
-    at_once = sessions_for(recipe.sessions, ModelChoice(recipe.model, recipe.base_urls))
+    at_once = sessions_for(recipe.sessions, ModelOptions(recipe.model, recipe.base_urls))
     experiment = Experiment(recipe, folder, sessions=at_once, api_key=api_key)
     thinking, probing = Progress(quiet=as_json), Progress(quiet=as_json)
     if recipe.about and not as_json:
@@ -94,9 +93,9 @@ def _reported(outcome: Outcome, written: WrittenReport) -> Outcome:
 
 def _show(outcome: Outcome) -> None:
     for summary in (outcome.thinking, outcome.probing):
-        for line in said(summary) if summary else ():
+        for line in summary_lines(summary) if summary else ():
             click.echo(line)
-        for line in in_lines(summary.failures) if summary else ():
+        for line in failure_lines(summary.failures) if summary else ():
             click.echo(line, err=True)
     if not outcome.results:
         return
@@ -116,6 +115,6 @@ def _show(outcome: Outcome) -> None:
 def _interrupted(experiment: Experiment, thinking: Progress) -> int:
     lines = ["Interrupted before anything was recorded."]
     if (experiment.folder / FILE).is_file():
-        lines = said(summarise(experiment.folder, experiment.plan.wanted(), thinking, interrupted=True))
+        lines = summary_lines(summarise(experiment.folder, experiment.plan.wanted(), thinking, interrupted=True))
     click.echo("\n".join(lines), err=True)
     return 130

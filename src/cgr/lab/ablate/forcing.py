@@ -18,7 +18,7 @@ import numpy as np
 
 from cgr.errors import NotRecorded, UsageError
 from cgr.lab.ablate import forcing_figure
-from cgr.lab.ablate.inputs import AblationInputs, forced_run, stopping
+from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.ablate.result import SCORE_HEADS, Ablation, AblationResult, percent, points, score_cells
 from cgr.lab.decide.arrays import Decisions, at_budget
 from cgr.lab.decide.columns import Columns
@@ -32,6 +32,7 @@ from cgr.lab.score.paired import Score, measure
 from cgr.lab.store import DEFAULT, Store
 from cgr.lab.store.config import NATURAL
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
+from cgr.lab.store.schema import forced_run
 from cgr.lab.types import Bools, Floats, Interval
 from cgr.probing import ProbeSpec
 from cgr.records import Record

@@ -16,10 +16,9 @@ from cgr.errors import NotRecorded
 from cgr.lab.decide.arrays import Decisions, ProbeArrays
 from cgr.lab.decide.columns import Columns
 from cgr.lab.decide.replay import decide_probes
-from cgr.lab.record.probe import ProbeRequest
 from cgr.lab.store import DEFAULT, Key, Store
-from cgr.lab.store.config import NATURAL, Asking, ProbeSet, RunConfig, same_model
-from cgr.lab.store.needed_probes import asked_by, forces, serves
+from cgr.lab.store.config import NATURAL, Asking, ProbeRequest, ProbeSet, RunConfig, same_model
+from cgr.lab.store.needed_probes import asked_by, serves
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.lab.types import Bools
 from cgr.probing import ProbeSpec, ProbeStyle
@@ -99,6 +98,8 @@ class Run:
 
     def sets_for(self, rule: Rule) -> tuple[str, ...]:
         """The names of the probe sets that this rule reads; `NotRecorded` says what is missing."""
+        if self.main is not None and (self.chosen or self.main != DEFAULT) and _has_no_style(rule):
+            return (self.main,)
         return tuple(self._set_for(rule, request) for request in asked_by(rule))
 
     def rule_traces(self, probe_set: str | None = None, *, whole: bool = False) -> tuple[RecordedTrace, ...]:
@@ -153,8 +154,6 @@ class Run:
         return self._columns[name, own_final]
 
     def _set_for(self, rule: Rule, request: ProbeRequest) -> str:
-        if self.main is not None and (self.chosen or self.main != DEFAULT) and _has_no_style(rule):
-            return self.main
         prober = self.sets[self.main] if self.main is not None else self.config
         serving = [name for name, one in self.sets.items() if same_model(prober, one) and serves(one, request, self.config)]
         if not serving:
@@ -190,12 +189,12 @@ def _has_no_style(rule: Rule) -> bool:
 
 def _check_forcing(run: Run, rule: Rule) -> None:
     forced = run.config.rule != NATURAL
-    if not forced and forces(rule):
+    if not forced and rule.forces:
         raise NotRecorded(
             f"The rule {rule.name!r} forces the model to keep thinking; the traces of this run were not forced.",
             "Record a forced run: cgr generate --rule budget-forcing --probe ...",
         )
-    if forced and not forces(rule):
+    if forced and not rule.forces:
         raise NotRecorded(
             f"The rule {rule.name!r} lets thinking end; the traces in {run.folder} were forced to go on.",
             "Use a run that was not forced.",

@@ -62,6 +62,7 @@ def open_run(folder: Path, probe_set: str | None = None, *, share: float = 1.0) 
     run = Run.open(folder, probe_set)
     if run.main is None:
         raise NotRecorded(f"The run in {folder} has no probes yet.", f"Make them with `cgr probe {folder}`.")
+    run = replace(run, chosen=True)  # rules are fitted to the probes of this set
     return run if share == 1 else run.only(split_questions(run.columns(), share, run.questions)[0])
 
 

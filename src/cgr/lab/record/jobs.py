@@ -1,4 +1,4 @@
-"""Many traces in flight: each is made and kept as a whole, and one that fails is noted and does not end the rest."""
+"""Runs many jobs at once. Each trace is made and stored as a whole; a failure is recorded and does not stop the others."""
 
 from __future__ import annotations
 
@@ -9,48 +9,60 @@ from typing import TypeVar
 from cgr.errors import CgrError, EngineError
 from cgr.lab.record.progress import Progress
 from cgr.lab.store import Key, Store
+from cgr.lab.store.schema import CONTINUES
 
 T = TypeVar("T")
-PATIENCE = 3  # failures in a row, beyond those in flight, until an engine is given up
+Execute = Callable[[Iterable[Key], Callable[[Key], Awaitable[None]], int], Awaitable[None]]
+MAX_FAILURES = 3  # failures in a row, beyond the number of sessions, before the engine is given up
+
+
+async def in_tasks(keys: Iterable[Key], work: Callable[[Key], Awaitable[None]], limit: int) -> None:
+    """Do the work for each key in asyncio tasks, at most `limit` at once. The first error ends all of them."""
+    waiting = iter(keys)
+
+    async def worker() -> None:
+        for key in waiting:
+            await work(key)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(limit):
+                group.create_task(worker())
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
 
 
 class Jobs:
-    """What is missing in one stage of a run. A store that fails ends the work, as does an engine that only fails."""
+    """The missing traces of one stage of a run. `execute` decides where and how many run at once.
 
-    def __init__(self, store: Store, stage: str, progress: Progress, sessions: int) -> None:
-        self.store, self.stage, self.progress, self.sessions = store, stage, progress, sessions
-        self._in_a_row = 0
+    An error of the store ends the work, and so does an engine that fails every time.
+    """
+
+    def __init__(self, store: Store, stage: str, progress: Progress, sessions: int, *, execute: Execute = in_tasks) -> None:
+        self.store, self.stage, self.progress, self.sessions, self.execute = store, stage, progress, sessions, execute
+        self._failures_in_a_row = 0
 
     async def run(self, keys: Iterable[Key], make: Callable[[Key], Awaitable[T]], keep: Callable[[Key, T], None]) -> None:
-        waiting = iter(keys)
+        """Make each trace with `make` and store it with `keep`."""
 
-        async def worker() -> None:
-            for key in waiting:
-                await self._one(key, make, keep)
+        async def work(key: Key) -> None:
+            try:
+                made = await make(key)
+            except CgrError as error:
+                self._failed(key, error)
+                return
+            keep(key, made)
+            self._failures_in_a_row = 0
+            self.progress.trace_done()
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(self.sessions):
-                    group.create_task(worker())
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
+        await self.execute(keys, work, self.sessions)
 
-    async def _one(self, key: Key, make: Callable[[Key], Awaitable[T]], keep: Callable[[Key, T], None]) -> None:
-        try:
-            made = await make(key)
-        except CgrError as error:
-            self._note(key, error)
-            return
-        keep(key, made)
-        self._in_a_row = 0
-        self.progress.finished()
-
-    def _note(self, key: Key, error: CgrError) -> None:
+    def _failed(self, key: Key, error: CgrError) -> None:
         self.store.add_failure(key, self.stage, error)
-        self.progress.fail()
-        self._in_a_row += isinstance(error, EngineError)
-        if self._in_a_row >= self.sessions + PATIENCE:
+        self.progress.trace_failed()
+        self._failures_in_a_row += isinstance(error, EngineError)
+        if self._failures_in_a_row >= self.sessions + MAX_FAILURES:
             raise EngineError(
-                f"{self._in_a_row} traces in a row failed, the last because: {error.message}",
-                "See to the engine; what is recorded is safe, and the same command goes on from there.",
+                f"{self._failures_in_a_row} traces in a row failed. The last error: {error.message}",
+                f"Check the engine. {CONTINUES}",
             ) from error

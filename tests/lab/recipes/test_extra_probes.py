@@ -1,4 +1,4 @@
-"""What a recipe records beside its own probes: read, refused, foreseen, and really made on the embedded model."""
+"""Further probe sets and the forced run of a recipe: read, refused, forecast, and made with the embedded model."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from cgr.lab.recipes.forecast import forecast
-from cgr.lab.recipes.further import ExtraProbes
-from cgr.lab.recipes.recipe import read_recipe
+from cgr.lab.recipes.recipe import ExtraProbes, read_recipe
 from cgr.lab.recipes.run import Experiment
 from cgr.lab.record.progress import Progress
 from cgr.lab.store import Store
@@ -49,7 +48,7 @@ model = "OTHER"
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("recipes") / "small.toml"
     other = path.parent / "other.gguf"
-    embedded = Path(__file__).parents[2] / "src" / "cgr" / "model" / "embedded.gguf"
+    embedded = Path(__file__).parents[3] / "src" / "cgr" / "model" / "embedded.gguf"
     other.write_bytes(embedded.read_bytes())
     path.write_text(SMALL.replace("OTHER", str(other)))
     return path
@@ -67,7 +66,10 @@ def test_the_recipes_ask_for_every_ablation(name: str) -> None:
     assert any(one.model for one in sets)
     plan = forecast(recipe)
     bare = forecast(replace(recipe, further_probes=(), forced=False))
+    assert bare.thinking_tokens
     assert plan.thinking_tokens == bare.thinking_tokens * 2
+    assert plan.probes
+    assert bare.probes
     assert plan.probes > bare.probes * (1 + len(sets))
     assert (plan.further_sets, plan.forced, bare.further_sets, bare.forced) == (len(sets), True, 0, False)
     code, out, _ = cgr("run", FOLDER / f"{name}.toml", "--dry-run")
@@ -88,16 +90,16 @@ def test_the_papers_traces_are_those_of_its_recipe(name: str) -> None:
     [
         ("further_probes = 3", "further_probes must be a list of tables, not 3.", "[[further_probes]]"),
         ("further_probes = [3]", "further_probes must be a list of tables", "[[further_probes]]"),
-        ("[[further_probes]]\ninterval = 8", "a [[further_probes]] has no name.", 'name = "..."'),
+        ("[[further_probes]]\ninterval = 8", "has no name.", 'name = "every-16"'),
         ('[[further_probes]]\nname = "x"\nintervall = 8', "There is no key in a [[further_probes]]", "'interval'"),
         ('[[further_probes]]\nname = "x"\ninterval = "8"', "interval must be a whole number", "interval = 64"),
         ('[[further_probes]]\nname = "x"\ninterval = 0', "The interval cannot be 0 tokens.", "1 token"),
         ('[[further_probes]]\nname = "default"', "Further probes cannot be called 'default'.", "every-16"),
-        ('[[further_probes]]\nname = "x"\nbase_url = "http://a"', "The set 'x' has an address and no model.", "model ="),
+        ('[[further_probes]]\nname = "x"\nbase_url = "http://a"', "The set 'x' has an address but no model.", "model ="),
         (
             '[[further_probes]]\nname = "x"\n[[further_probes]]\nname = "x"',
-            "There are two further sets of probes called 'x'.",
-            "of its own",
+            "There are two further probe sets called 'x'.",
+            "its own name",
         ),
         ("forced = 3", "forced must be true or false, not 3.", "forced = true"),
     ],
