@@ -25,7 +25,7 @@ from cgr.lab.decide.arrays import Decisions
 from cgr.lab.decide.columns import Columns
 from cgr.lab.score import accuracy as scores
 from cgr.lab.score import bootstrap as intervals
-from cgr.lab.score.paired import Paired, Totals, by_question, split_questions
+from cgr.lab.score.paired import Paired, Totals, split_questions
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.lab.types import Floats
 from cgr.rules import GIVE_UP, Action, Cgr, Rule, Seen, base, make_rule, rule
@@ -250,27 +250,6 @@ def test_the_frontier_is_the_best_that_can_be_had(settings: list[tuple[float, fl
     y = [0.0, *found.accuracy[list(path[1:])], found.accuracy[path[-1]]]
     for accuracy, cost in settings:
         assert accuracy <= np.interp(cost, x, y) + 1e-9 or cost in x
-
-
-# Draws
-
-
-def test_draws_are_shared_so_that_differences_are_paired() -> None:
-    decided = [arrays.at_budget(COLUMNS, COLUMNS.limit), decide(Cgr(threshold=0.9)), decide(Cgr(threshold=0.9))]
-    made = by_question(COLUMNS, decided).resampled(DRAWS)
-    assert made.right.shape == (3, DRAWS)
-    assert (made.right[1] == made.right[2]).all()
-    assert (made.traces == len(COLUMNS)).all()
-    assert made.thinking.mean(axis=1) == pytest.approx(by_question(COLUMNS, decided).summed().thinking, rel=0.05)
-    assert intervals.intervals(made.diff_points)[0] == (0, 0)
-
-
-def test_draws_in_blocks_are_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    questions = by_question(COLUMNS, [arrays.at_budget(COLUMNS, COLUMNS.limit)])
-    monkeypatch.setattr(intervals, "_MAX_CELLS", 7 * len(COLUMNS.questions))
-    made = questions.resampled(100)
-    assert made.right.shape == (1, 100)
-    assert (made.traces == len(COLUMNS)).all()
 
 
 # Who wins

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,15 +11,18 @@ import numpy as np
 import pytest
 
 from cgr.errors import UsageError
+from cgr.lab import compare as comparing
 from cgr.lab import fit as fitting
 from cgr.lab.decide.run import Run
 from cgr.lab.exchange import import_run, write_jsonl
 from cgr.lab.exchange.line import to_line
-from cgr.lab.fit import regression
+from cgr.lab.store import Store
+from cgr.lab.store.config import Asking, ProbeSet
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.records import Probe
-from cgr.rules import Calibrated, Cgr, FixedBudget, GiveUpEarly, NoThinking, make_rule
+from cgr.rules import Calibrated, Cgr, FixedBudget, GiveUpEarly, NoThinking, Rule, make_rule
 from cgr.rules import files as rule_files
+from cgr.rules.calibrated import AS_CERTAINTY, GradedTrace
 from tests.support import command
 
 COUNT, BUDGET, INTERVAL = 150, 160, 10
@@ -57,43 +61,6 @@ def sample(seed: int = 0) -> Run:
 SAMPLE, OTHERS = sample(), sample(seed=1)
 
 
-def test_logistic_regression_finds_the_weights() -> None:
-    rng = np.random.default_rng(0)
-    features = np.column_stack([np.ones(20_000), rng.normal(5, 2, 20_000), rng.normal(size=20_000)])
-    weights = np.array([-2.0, 0.5, -1.0])
-    good = rng.random(20_000) < 1 / (1 + np.exp(-features @ weights))
-    assert regression.logistic(features.tolist(), good.tolist(), ridge=0.01) == pytest.approx(weights, abs=0.1)
-
-
-def test_logistic_regression_of_what_is_always_so() -> None:
-    """Separable, or one feature that never changes: held back by the ridge, and finite."""
-    features = np.column_stack([np.ones(50), np.zeros(50), np.arange(50.0)])
-    weights = regression.logistic(features.tolist(), (np.arange(50) > 20).tolist())
-    assert np.isfinite(weights).all()
-    assert weights[2] > 0
-
-
-def test_linear_regression_finds_the_weights() -> None:
-    rng = np.random.default_rng(0)
-    features = np.column_stack([np.ones(500), rng.normal(5, 2, 500), rng.normal(size=500)])
-    weights = np.array([-2.0, 0.5, -1.0])
-    assert regression.linear(features.tolist(), (features @ weights).tolist(), ridge=1e-9) == pytest.approx(weights)
-
-
-@pytest.mark.parametrize(
-    ("values", "weights", "expected"),
-    [
-        ((1, 2, 3), (1, 1, 1), (1, 2, 3)),
-        ((1, 3, 2), (1, 1, 1), (1, 2.5, 2.5)),
-        ((1, 3, 2), (1, 1, 3), (1, 2.25, 2.25)),
-        ((3, 2, 1), (1, 1, 1), (2, 2, 2)),
-        ((), (), ()),
-    ],
-)
-def test_isotonic(values: tuple[float, ...], weights: tuple[float, ...], expected: tuple[float, ...]) -> None:
-    assert regression.isotonic(values, weights) == pytest.approx(expected)
-
-
 def test_learned_weights_say_what_the_traces_do() -> None:
     learned = fitting.learn(EVERY, SAMPLE)
     _, certainty, held, _, _ = learned.answered
@@ -104,6 +71,36 @@ def test_learned_weights_say_what_the_traces_do() -> None:
     assert chances == sorted(chances)
     assert chances[0] < 0.5 < 0.95 < chances[-1] < 1
     assert learned.hopeless[-1][0] <= 60 / BUDGET
+
+
+class Recorder:
+    """Regressions that keep what they are given."""
+
+    def __init__(self) -> None:
+        self.good: list[bool] = []
+        self.saved: list[float] = []
+
+    def isotonic(self, values: Sequence[float], weights: Sequence[float]) -> Sequence[float]:
+        return values
+
+    def logistic(self, values: Sequence[Sequence[float]], good: Sequence[bool]) -> tuple[float, ...]:
+        self.good = list(good)
+        return AS_CERTAINTY
+
+    def linear(self, values: Sequence[Sequence[float]], saved: Sequence[float]) -> tuple[float, ...]:
+        self.saved = list(saved)
+        return AS_CERTAINTY
+
+
+def test_an_example_is_good_if_stopping_there_loses_nothing() -> None:
+    """Its answer is right, or the final one is wrong."""
+    probes = (probe(40, "1", 0.9), probe(80, "7", 0.9), probe(120, "1", 0.2))
+    solved = GradedTrace(probes, (False, True, False), final_right=True, tokens=160)
+    failed = GradedTrace(probes, (False, True, False), final_right=False, tokens=120)
+    examples = Recorder()
+    EVERY.learn([solved, failed] * 5, BUDGET, examples)
+    assert examples.good == [False, True, True, True] * 5
+    assert examples.saved == pytest.approx([120 / BUDGET, 80 / BUDGET, 80 / BUDGET, 40 / BUDGET] * 5)
 
 
 def test_too_few_examples_teach_nothing() -> None:
@@ -200,6 +197,39 @@ def test_fit_on_a_share_of_the_questions(folder: Path) -> None:
     assert json.loads(done.stdout)["rule"] == "cgr"
     assert rule_files.read(folder / "cgr.json").fitted["questions"] == 30
     (folder / "cgr.json").unlink()
+
+
+@pytest.fixture(scope="module")
+def partly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of sixty questions. A third has no gold answer; another probe set has the first forty."""
+    place = tmp_path_factory.mktemp("partly")
+    traces = [replace(one, gold=None) if number % 3 == 0 else one for number, one in enumerate(SAMPLE.traces()[:60])]
+    write_jsonl(place / "traces.jsonl", map(to_line, traces))
+    import_run(place / "traces.jsonl", place / "run")
+    with Store.open(place / "run", write=True) as store:
+        name = store.add_probe_set(ProbeSet("interval", INTERVAL, Asking(close_think="always")), "some")
+        for one in traces[:40]:
+            store.add_probing((one.question_id, one.seed), name, one.probes)
+    return place / "run"
+
+
+@pytest.mark.parametrize("probe_set", [None, "some"])
+def test_a_comparison_shows_no_question_that_a_rule_was_fitted_to(
+    partly: Path, probe_set: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuned: list[set[str]] = []
+
+    def learn(rule: Rule, run: Run) -> Rule:
+        tuned.append(set(run.columns().questions))
+        return rule
+
+    monkeypatch.setattr(comparing, "learn", learn)
+    compared = comparing.compare_run(partly, {"calibrated": EVERY}, tune_on=0.5)
+    fitted = set(fitting.open_run(partly, probe_set, share=0.5).columns().questions)
+    assert compared.split.apart
+    assert len(fitted) >= 10
+    assert fitted <= tuned[0]
+    assert (fitted == tuned[0]) == (probe_set is None)
 
 
 @pytest.mark.parametrize(
