@@ -128,6 +128,20 @@ def test_an_array_form_makes_the_decisions_of_the_loop(name: str, data: st.DataO
     assert_same(or_none(lambda: decide_arrays(rule, probes)), slow)
 
 
+def test_a_rule_cannot_give_up_on_a_probe_that_was_cut_short() -> None:
+    """Its certainty is only a bound: neither form may use it."""
+    asked = [probe(at, "7", (0.9,)) for at in (10, 20, 30, 40)]
+    last = probe(50, "", (0.9,), closed=False, bound=True)
+    one = replace(three()[2], probes=(*asked, last))
+    rule = make_rule("conformal", threshold=1.0, floor=1.0, weight=1.0, interval=INTERVAL).within(60)
+    for decided in (partial(decide, rule, Columns.of([one], INFO), [one]), partial(replayed, rule, [one])):
+        with pytest.raises(NotRecorded, match="at token 50"):
+            decided()
+    assert decide(
+        rule, Columns.of([whole := replace(one, probes=(*asked, replace(last, bound=False)))], INFO), [whole]
+    ).gave_up.all()
+
+
 def test_these_rules_have_an_array_form() -> None:
     assert set(WITH_ARRAYS) == {
         *("cgr", "fixed-budget", "answer-consistency", "conformal", "deepconf", "deer", "dynasor", "eat", "puma-verify"),
