@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from cgr.rules.base import FORCINGS, GO_ON, Action, KeepThinking, Limits, Rule, Seen, parameter, rule
 
@@ -17,6 +17,7 @@ class BudgetForcing(Rule):
 
     at_most: int | None = None
     forcing: Literal["replace", "ban"] = parameter("replace", Limits(options=FORCINGS))
+    forces: ClassVar[bool] = True
 
     @property
     def bans_end(self) -> bool:

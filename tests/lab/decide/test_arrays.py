@@ -137,9 +137,8 @@ def test_a_rule_cannot_give_up_on_a_probe_that_was_cut_short() -> None:
     for decided in (partial(decide, rule, Columns.of([one], INFO), [one]), partial(replayed, rule, [one])):
         with pytest.raises(NotRecorded, match="at token 50"):
             decided()
-    assert decide(
-        rule, Columns.of([whole := replace(one, probes=(*asked, replace(last, bound=False)))], INFO), [whole]
-    ).gave_up.all()
+    whole = replace(one, probes=(*asked, replace(last, bound=False)))
+    assert decide(rule, Columns.of([whole], INFO), [whole]).gave_up.all()
 
 
 def test_these_rules_have_an_array_form() -> None:

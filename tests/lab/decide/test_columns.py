@@ -72,7 +72,7 @@ def test_a_longer_trace_than_its_budget_counts_up_to_it() -> None:
 def test_nothing_and_the_same_twice_are_refused() -> None:
     with pytest.raises(UsageError, match="no traces"):
         Columns.of([], SIX_INFO)
-    with pytest.raises(UsageError, match="'a' is there twice with seed 0"):
+    with pytest.raises(UsageError, match="'a' occurs twice with seed 0"):
         Columns.of([six()[0], six()[0]], SIX_INFO)
 
 

@@ -1,7 +1,7 @@
-"""A whole run as arrays: T traces by P probes, padded. Everything that is scored is computed from these and nothing else.
+"""A whole run as arrays: T traces by P probes, padded. All scores are computed from these arrays.
 
-Padding is never sure and never right, so most sums need no mask. An answer is right only if it closed; a question without a
-gold answer is not `graded`, and counts in what was spent but nowhere in accuracy.
+Padding is never certain and never right, so most sums need no mask. An answer is right only if it closed. A question
+without a gold answer is not `graded`: it counts in tokens, not in accuracy.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ PAD = -1  # the position of a probe that is not there
 
 
 class Checker:
-    """Says whether answers are right, each different one asked of the real checker once."""
+    """Checks answers; each different answer is checked once."""
 
     def __init__(self) -> None:
         self._right: dict[tuple[AnswerFormat, str, str], bool] = {}
 
     def right(self, answer: str | None, closed: bool, gold: str | None, format: AnswerFormat) -> bool:
+        """Whether this answer is right; False if it did not close or there is no gold answer."""
         if not closed or gold is None or not answer:
             return False
         key = (format, gold, answer)
@@ -38,11 +39,11 @@ class Checker:
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """One entry a trace; those of probes are (T, P), in ascending order of position, padded at the end.
+    """One entry for each trace. Arrays of probes are (T, P), in ascending order of position, padded at the end.
 
     `question` and `seed` are indices into `questions` and `seeds`. `natural` is the length of the thinking, capped at the
-    budget. `final_*` tell of the answer decoded when the thinking was over; `wrote` and `written_right` of what the model
-    wrote by itself after that, which is never scored.
+    budget. `final_*`: the answer decoded at the end of thinking. `wrote` and `written_right`: the answer that the model
+    wrote freely after that, which is never scored.
     """
 
     info: RunInfo
@@ -70,35 +71,35 @@ class Columns:
 
     @classmethod
     def of(cls, traces: Iterable[RecordedTrace], info: RunInfo) -> Columns:
-        """The arrays of these traces; they are read once and not kept."""
-        gathered = _Gathered()
+        """The arrays of these traces. The traces are read once and not kept."""
+        rows = _Rows()
         for trace in traces:
-            gathered.add(trace)
-        if not gathered.natural:
+            rows.add(trace)
+        if not rows.natural:
             raise UsageError(f"The run {info.name!r} has no traces yet.", "Make some with `cgr generate`.")
-        return gathered.columns(info)
+        return rows.columns(info)
 
     def __len__(self) -> int:
         return len(self.natural)
 
     @property
     def present(self) -> Bools:
-        """Where there is a probe and not padding."""
+        """True where there is a probe, False for padding."""
         return np.not_equal(self.at, PAD)
 
     @property
     def limit(self) -> int:
-        """The budget of the run: the largest that any trace had."""
+        """The budget of the run: the largest budget of any trace."""
         return int(self.budget.max())
 
     @property
     def steps(self) -> Ints:
-        """The grid that everything over the budget is shown on: each interval, strictly below the budget."""
+        """The grid for everything that is shown over the budget: the multiples of the interval below the budget."""
         interval = self.info.interval if self.info.interval >= 1 else max(1, self.limit // 32)
         return np.arange(interval, self.limit, interval, dtype=np.int64)
 
     def on_grid(self, positions: Ints) -> Ints:
-        """For each trace and position, the index of the probe that was made exactly there, or -1."""
+        """For each trace and position, the index of the probe at exactly this position, or -1."""
         found = np.full((len(self), len(positions)), -1, dtype=np.int64)
         if not len(positions) or not self.at.size:
             return found
@@ -111,15 +112,15 @@ class Columns:
 
 
 def boxed(text: str) -> str | None:
-    """What stands in the last box of a text, if it was closed."""
+    """The content of the last `\\boxed{...}` in a text; None if there is none or it is not closed."""
     _, box, rest = text.rpartition("\\boxed{")
     span = answer_span([Token(0, rest, 0.0)]) if box else None
     return span.answer if span and span.closed else None
 
 
 @dataclass
-class _Gathered:
-    """Plain lists that become the arrays."""
+class _Rows:
+    """Lists that become the arrays."""
 
     checker: Checker = field(default_factory=Checker)
     questions: dict[str, int] = field(default_factory=dict)
@@ -136,7 +137,7 @@ class _Gathered:
         key = (trace.question_id, trace.seed)
         if key in self.keys:
             raise UsageError(
-                f"Question {trace.question_id!r} is there twice with seed {trace.seed}.", "Keep one trace for each of them."
+                f"Question {trace.question_id!r} occurs twice with seed {trace.seed}.", "Keep one trace for each of them."
             )
         self.keys[key] = None
         self.questions.setdefault(trace.question_id, len(self.questions))
@@ -193,7 +194,7 @@ class _Gathered:
         )
 
     def _padded(self) -> tuple[Floats, ...]:
-        """The flat probes as (T, P) arrays, one for each of their fields."""
+        """The probes as (T, P) arrays, one for each of their fields."""
         counts = np.array(self.counts, dtype=np.int64)
         there = np.arange(counts.max())[None, :] < counts[:, None]
         flat = np.array(self.probes, dtype=np.float64).reshape(len(self.probes), 7)
