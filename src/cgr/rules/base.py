@@ -97,8 +97,6 @@ def parameter(default: Any, limits: Limits | None = None, *, style: str = "") ->
 
 
 CERTAINTY, SHARE, COUNT = Limits(0, 1), Limits(0, 1, above=True), Limits(1)
-
-
 DECIDING = ("next_probe", "on_thought", "on_probe", "on_end")  # the methods that make up a decision
 
 
@@ -138,7 +136,7 @@ class Rule:
 
     @property
     def probe_style(self) -> ProbeStyle:
-        """How its probes ask, where that differs from the settings."""
+        """How its probes ask, where that differs from the settings: `style`, and the parameters that are part of it."""
         if type(self).asks is not Rule.asks:
             return self.asks
         own = {one.metadata["style"]: getattr(self, one.name) for one in fields(self) if one.metadata.get("style")}
@@ -147,7 +145,7 @@ class Rule:
     @property
     def asks(self) -> ProbeStyle:
         """The former name of `probe_style`; rules that override it still work."""
-        return self.probe_style
+        return self.style if type(self).probe_style is Rule.probe_style else self.probe_style
 
     @property
     def bans_end(self) -> bool:
@@ -193,12 +191,10 @@ class Rule:
     def has_array_form(self) -> bool:
         """Whether `decide_all` makes the same decisions as the loop. It does, unless a subclass changes how the class that
         wrote `decide_all` decides: such a rule is replayed by the loop."""
-        cls = type(self)
-        author: type[Rule] = next(one for one in cls.__mro__ if "decide_all" in vars(one))
-        kept = all(getattr(cls, name) is getattr(author, name) for name in DECIDING)
-        values = ("probes_at_end", "thinks", "inspect_every")
-        same = all(getattr(self, name) == getattr(author, name) for name in values)
-        return kept and same and not self.bans_end and self.needs <= {"logprobs", *author.needs}
+        author: type[Rule] = next(cls for cls in type(self).__mro__ if "decide_all" in vars(cls))
+        methods = all(getattr(type(self), name) is getattr(author, name) for name in DECIDING)
+        values = all(getattr(self, name) == getattr(author, name) for name in ("probes_at_end", "thinks", "inspect_every"))
+        return methods and values and not self.bans_end and self.needs <= {"logprobs", *author.needs}
 
     def decide_all(self, recorded: Any) -> Any:
         """What this rule decides on all traces of a recording (`cgr.lab.decide.arrays.ProbeArrays`) at once, as
@@ -206,7 +202,8 @@ class Rule:
         return None
 
     def candidates(self, budget: int) -> Iterable[Self]:
-        """Variants of this rule from which a fit takes the one with the best Grade. None: its main parameter is fitted."""
+        """Variants of this rule from which a fit takes the one with the best Grade. If there are none, its main
+        parameter is fitted."""
         return ()
 
     @property
