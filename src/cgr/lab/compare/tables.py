@@ -91,44 +91,52 @@ def how_chosen(compared: Compared) -> str:
     return f"Parameters chosen on {split.tuning} questions; the numbers are from the other {split.shown}."
 
 
-RULE = Head("rule", "Rule")
+RULE, PARAMETER = Head("rule", "Rule"), Head("parameter", "Parameter")
+
+
+POINT = (
+    Head("value", "At", "g"),
+    Head("accuracy", "Acc.", ".2f", 100, "%"),
+    Head("ci95_accuracy", "95% interval", ".2f", 100),
+    Head("diff_points", "Diff. (points)", "+.2f"),
+    Head("ci95_diff_points", "95% interval", "+.2f"),
+    Head("thinking_tokens", "Thinking", ",.1f"),
+    Head("probe_tokens", "Probes", ",.1f"),
+    Head("suffix_tokens", "Suffixes", ",.1f"),
+    Head("gross_share", "Saved", ".1f", 100, "%"),
+    Head("ci95_gross_share", "95% interval", ".1f", 100),
+    Head("net_share", "Net", ".1f", 100, "%"),
+    Head("ci95_net_share", "95% interval", ".1f", 100),
+    Head("stopped", "Stopped", ".1f", 100, "%"),
+    Head("gave_up", "Gave up", ".1f", 100, "%"),
+)
+ONLY_IN_SWEEP = ("value", "ci95_accuracy", "ci95_gross_share", "stopped", "gave_up")
+SHOWN = tuple(head for head in POINT if head.name not in ONLY_IN_SWEEP)
+
+
+def _grades(compared: Compared) -> tuple[Head, ...]:
+    return tuple(Head(f"grade_{cost:g}", f"Grade p={cost:g}", ".2f", 100) for cost in compared.penalties)
+
+
+def _cells(point: Point, heads: Sequence[Head]) -> tuple[Cell, ...]:
+    return tuple(getattr(point, head.name) for head in heads)
 
 
 def rules(compared: Compared) -> Table:
     """Each rule at the value chosen for equal accuracy, on the shown questions."""
-    heads = (
-        RULE,
-        Head("parameter", "Parameter"),
-        Head("value", "At", "g"),
-        Head("equal", "Equal"),
-        Head("accuracy", "Acc.", ".2f", 100, "%"),
-        Head("diff_points", "Diff. (points)", "+.2f"),
-        Head("ci95_diff_points", "95% interval", "+.2f"),
-        Head("thinking_tokens", "Thinking", ",.1f"),
-        Head("probe_tokens", "Probes", ",.1f"),
-        Head("suffix_tokens", "Suffixes", ",.1f"),
-        Head("gross_share", "Saved", ".1f", 100, "%"),
-        Head("net_share", "Net", ".1f", 100, "%"),
-        Head("ci95_net_share", "95% interval", ".1f", 100),
-        Head("area", "Area", ".2f", 100, "%"),
-        Head("ci95_area", "95% interval", ".2f", 100),
-        *(Head(f"grade_{cost:g}", f"Grade p={cost:g}", ".2f", 100) for cost in compared.penalties),
-    )
-    rows = [("baseline", None, None, None, *_cells(compared.baseline), None, None, *compared.baseline.grade)]
+    first = (RULE, PARAMETER, POINT[0], Head("equal", "Equal"))
+    area = (Head("area", "Area", ".2f", 100, "%"), Head("ci95_area", "95% interval", ".2f", 100))
+    base = compared.baseline
+    rows = [("baseline", None, None, None, *_cells(base, SHOWN), None, None, *base.grade)]
     rows += [_rule_row(entry) for entry in compared.entries]
+    heads = (*first, *SHOWN, *area, *_grades(compared))
     return Table("compare", f"All rules on the same traces. {how_chosen(compared)}", heads, tuple(rows))
 
 
 def _rule_row(entry: Entry) -> tuple[Cell, ...]:
     shown, area = entry.shown, entry.by(AREA)
     first = (entry.rule, entry.parameter, shown.value, "yes" if entry.equal else "no")
-    return *first, *_cells(shown), area.figure, area.ci95, *shown.grade
-
-
-def _cells(point: Point) -> tuple[Cell, ...]:
-    tokens = (point.thinking_tokens, point.probe_tokens, point.suffix_tokens)
-    saved = (point.gross_share, point.net_share, point.ci95_net_share)
-    return point.accuracy, point.diff_points, point.ci95_diff_points, *tokens, *saved
+    return *first, *_cells(shown, SHOWN), area.figure, area.ci95, *shown.grade
 
 
 def winners(compared: Compared) -> Table:
@@ -152,32 +160,13 @@ def _winner_row(one: Winner) -> tuple[Cell, ...]:
 
 def sweep(compared: Compared) -> Table:
     """Each rule at every value of its parameter, on all questions."""
-    heads = (
-        RULE,
-        Head("parameter", "Parameter"),
-        Head("value", "At", "g"),
-        Head("accuracy", "Acc.", ".2f", 100, "%"),
-        Head("ci95_accuracy", "95% interval", ".2f", 100),
-        Head("diff_points", "Diff. (points)", "+.2f"),
-        Head("ci95_diff_points", "95% interval", "+.2f"),
-        Head("thinking_tokens", "Thinking", ",.1f"),
-        Head("probe_tokens", "Probes", ",.1f"),
-        Head("suffix_tokens", "Suffixes", ",.1f"),
-        Head("gross_share", "Saved", ".1f", 100, "%"),
-        Head("ci95_gross_share", "95% interval", ".1f", 100),
-        Head("net_share", "Net", ".1f", 100, "%"),
-        Head("ci95_net_share", "95% interval", ".1f", 100),
-        Head("stopped", "Stopped", ".1f", 100, "%"),
-        Head("gave_up", "Gave up", ".1f", 100, "%"),
-        *(Head(f"grade_{cost:g}", f"Grade p={cost:g}", ".2f", 100) for cost in compared.penalties),
-        *(Head(f"ci95_grade_{cost:g}", "95% interval", ".2f", 100) for cost in compared.penalties),
-    )
-    named = [head.name for head in heads[2:16]]
+    spans = tuple(Head(f"ci95_grade_{cost:g}", "95% interval", ".2f", 100) for cost in compared.penalties)
     rows = tuple(
-        (entry.rule, entry.parameter, *(getattr(point, name) for name in named), *point.grade, *point.ci95_grade)
+        (entry.rule, entry.parameter, *_cells(point, POINT), *point.grade, *point.ci95_grade)
         for entry in compared.entries
         for point in entry.sweep
     )
+    heads = (RULE, PARAMETER, *POINT, *_grades(compared), *spans)
     return Table("compare_sweep", "All rules at every value of their parameter, on all questions", heads, rows)
 
 

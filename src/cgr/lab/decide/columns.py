@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cgr.errors import UsageError
 from cgr.lab.grading import is_right, is_valid
@@ -19,6 +21,14 @@ from cgr.probing import answer_span
 from cgr.records import AnswerFormat, Probe, Token
 
 PAD = -1  # the position of a probe that is not there
+FINALS: dict[str, type] = {
+    "final_certainty": np.float64,
+    **dict.fromkeys(("final_closed", "final_valid", "final_right", "wrote", "written_right"), np.bool_),
+}
+PROBES: dict[str, type] = {
+    **{"at": np.int64, "certainty": np.float64, "closed": np.bool_, "bound": np.bool_, "right": np.bool_},
+    **{"decoded": np.int64, "suffix": np.int64},
+}
 
 
 class Checker:
@@ -166,8 +176,7 @@ class _Rows:
     def columns(self, info: RunInfo) -> Columns:
         seeds = sorted({seed for _, seed in self.keys})
         seed_index = {seed: index for index, seed in enumerate(seeds)}
-        certainty, closed, valid, right, wrote, written_right = zip(*self.finals, strict=True)
-        at, sure, ends, bound, good, decoded, suffix = self._padded()
+        finals = zip(FINALS.items(), zip(*self.finals, strict=True), strict=True)
         return Columns(
             info=info,
             questions=tuple(self.questions),
@@ -178,29 +187,17 @@ class _Rows:
             natural=np.array(self.natural, dtype=np.int64),
             ended=np.array(self.ended, dtype=np.bool_),
             budget=np.array(self.budget, dtype=np.int64),
-            final_certainty=np.array(certainty, dtype=np.float64),
-            final_closed=np.array(closed, dtype=np.bool_),
-            final_valid=np.array(valid, dtype=np.bool_),
-            final_right=np.array(right, dtype=np.bool_),
-            wrote=np.array(wrote, dtype=np.bool_),
-            written_right=np.array(written_right, dtype=np.bool_),
-            at=at.astype(np.int64),
-            certainty=sure,
-            closed=ends.astype(np.bool_),
-            bound=bound.astype(np.bool_),
-            right=good.astype(np.bool_),
-            decoded=decoded.astype(np.int64),
-            suffix=suffix.astype(np.int64),
+            **{name: np.array(values, dtype=kind) for (name, kind), values in finals},
+            **self._padded(),
         )
 
-    def _padded(self) -> tuple[Floats, ...]:
+    def _padded(self) -> dict[str, NDArray[Any]]:
         """The probes as (T, P) arrays, one for each of their fields."""
         counts = np.array(self.counts, dtype=np.int64)
         there = np.arange(counts.max())[None, :] < counts[:, None]
-        flat = np.array(self.probes, dtype=np.float64).reshape(len(self.probes), 7)
-        padded = []
-        for column, padding in enumerate((PAD, 0, 0, 0, 0, 0, 0)):
-            array = np.full(there.shape, padding, dtype=np.float64)
-            array[there] = flat[:, column]
-            padded.append(array)
-        return tuple(padded)
+        flat = np.array(self.probes, dtype=np.float64).reshape(len(self.probes), len(PROBES))
+        padded: dict[str, NDArray[Any]] = {}
+        for column, (name, kind) in enumerate(PROBES.items()):
+            padded[name] = np.full(there.shape, PAD if name == "at" else 0, dtype=kind)
+            padded[name][there] = flat[:, column].astype(kind)
+        return padded

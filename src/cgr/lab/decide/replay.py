@@ -23,6 +23,7 @@ from cgr.rules import WAIT, Rule, make_rule
 
 T = TypeVar("T")
 Decide = Callable[[float], Decisions]
+KINDS = (np.int64, np.bool_, np.float64, np.bool_, np.bool_, np.int64, np.int64, np.bool_)  # of the fields of Decisions
 
 
 def decide(rule: Rule, columns: Columns, traces: Sequence[RecordedTrace] = (), spec: ProbeSpec = ProbeSpec()) -> Decisions:
@@ -77,17 +78,8 @@ def replayed(
         paid = (*made.probes, made.final) if sure and made.final else made.probes
         decoded, suffix = sum(probe.decoded for probe in paid), sum(len(probe.suffix_ids) for probe in paid)
         rows.append((made.thinking_tokens, sure, made.certainty, made.closed, right, decoded, suffix, gave_up))
-    at, sures, certainty, closed, rights, decodeds, suffixes, given_up = zip(*rows, strict=True)
-    return Decisions(
-        at=np.array(at, dtype=np.int64),
-        sure=np.array(sures, dtype=np.bool_),
-        certainty=np.array(certainty, dtype=np.float64),
-        closed=np.array(closed, dtype=np.bool_),
-        right=np.array(rights, dtype=np.bool_),
-        probe_tokens=np.array(decodeds, dtype=np.int64),
-        suffix_tokens=np.array(suffixes, dtype=np.int64),
-        gave_up=np.array(given_up, dtype=np.bool_),
-    )
+    columns = zip(zip(*rows, strict=True), KINDS, strict=True)
+    return Decisions(*(np.array(values, dtype=kind) for values, kind in columns))
 
 
 def replay(
