@@ -69,7 +69,7 @@ Reply = Thought | Probe | int
 
 @dataclass(frozen=True, slots=True)
 class Abstention:
-    """When to say nothing: separate_prober from the rule, since stopping and abstaining are different questions."""
+    """When to abstain. Separate from the rule, since stopping and abstaining are different questions."""
 
     at_budget: AtEnd = "answer"
     at_end_of_thinking: AtEnd = "answer"
