@@ -99,7 +99,7 @@ def smol_in_vllm(smol: str, results: Results) -> None:
     with tempfile.TemporaryDirectory() as folder:
         with quiet():
             loaded.model.save_pretrained(folder)
-            loaded.words.tokenizer.save_pretrained(folder)
+            loaded.tokenizer.tokenizer.save_pretrained(folder)
         del loaded
         asyncio.run(costs(Subject(f"vllm:{folder}", "SmolLM2, vLLM", TAGS, (4096,)), results))
 

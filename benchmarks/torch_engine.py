@@ -19,8 +19,6 @@ import click
 import torch
 
 from cgr.engines.hf.engine import TransformersEngine, TransformersOptions
-from cgr.engines.hf.requests import Alone
-from cgr.engines.hf.session import ask
 from cgr.engines.text.chat import ThinkTags
 from cgr.probing import ProbeSpec
 
@@ -38,9 +36,7 @@ def timed(clock: Clock, work: Callable[..., Any], *arguments: Any) -> float:
 
 async def alone(engine: TransformersEngine, clock: Clock, work: Callable[..., Any], *arguments: Any) -> float:
     """How long this takes on the engine's own thread: one with a team of its own would have more threads than cores."""
-    job = Alone(partial(timed, clock, work, *arguments))
-    found: float = await ask(engine.batch, job, job.future)
-    return found
+    return await engine.run_exclusive(partial(timed, clock, work, *arguments))
 
 
 @torch.inference_mode()  # type: ignore[untyped-decorator, unused-ignore]
@@ -80,6 +76,7 @@ def packed_costs(
 async def _packed_costs(
     engine: TransformersEngine, lengths: Sequence[int], cuts: int, limit: int, rounds: int, clock: Clock
 ) -> dict[int, dict[str, float]]:
+    await engine.connect()
     prompt = await engine.prompt(QUESTION)
     spec = ProbeSpec(max_answer_tokens=limit)
     suffix = await engine.encode(spec.prefix)
@@ -90,12 +87,12 @@ async def _packed_costs(
         places = [len(trace) * (number + 1) // cuts for number in range(cuts)]
         once, packed = [], []
         for _ in range(rounds):
-            once.append(await alone(engine, clock, prefill, engine.loaded.model, [*prompt, *trace]))
+            once.append(await alone(engine, clock, prefill, engine.connected.model.model, [*prompt, *trace]))
             began = clock()
             await engine.probe_many(prompt, trace, places, suffix, limit, spec.done())
             packed.append(clock() - began)
         naive = [
-            await alone(engine, clock, prefill, engine.loaded.model, [*prompt, *trace[:place], *suffix])
+            await alone(engine, clock, prefill, engine.connected.model.model, [*prompt, *trace[:place], *suffix])
             for place in places[cuts // TIMED_CUTS - 1 :: cuts // TIMED_CUTS]
         ]
         ratio = statistics.median(mine / other for mine, other in zip(packed, once, strict=True))

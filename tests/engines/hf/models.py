@@ -1,4 +1,4 @@
-"""Small models for the tests on torch: the embedded one, and others of random weights that share its tokenizer."""
+"""Small models for the tests on torch: the embedded one, and others with random weights that share its tokenizer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from cgr.engines.base import Sampling
+import pytest
+
+from cgr.engines.base import Answered, Sampling
 from cgr.engines.hf.engine import TransformersEngine, TransformersOptions
 from cgr.probing import ProbeSpec
 
@@ -17,8 +19,11 @@ SPEC = ProbeSpec(max_answer_tokens=4)
 GREEDY = Sampling(temperature=0.0)
 
 
-def opened(name: Path | str = HF, **options: Any) -> TransformersEngine:
-    return TransformersEngine(str(name), TransformersOptions(**options))
+async def opened(name: Path | str = HF, **options: Any) -> TransformersEngine:
+    """A connected engine."""
+    engine = TransformersEngine(str(name), TransformersOptions(**options))
+    await engine.connect()
+    return engine
 
 
 def random_model(folder: Path, kind: str, **config: Any) -> Path:
@@ -62,3 +67,12 @@ async def thought(engine: TransformersEngine, question: str, sampling: Sampling,
 
 async def suffix_of(engine: TransformersEngine) -> tuple[int, ...]:
     return await engine.encode(SPEC.prefix)
+
+
+def assert_alike(one: Answered, other: Answered) -> None:
+    """The same tokens, with the same numbers up to rounding."""
+    assert [(token.id, token.text) for token in one.tokens] == [(token.id, token.text) for token in other.tokens]
+    first, second = ([token.logprob for token in answered.tokens] for answered in (one, other))
+    assert first == pytest.approx(second, abs=1e-5)
+    assert one.entropy == pytest.approx(other.entropy, abs=1e-4)
+    assert one.ended == other.ended
