@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cgr.cli.shared.model_options import ModelChoice, model_options, open_given
+from cgr.cli.shared.model_options import model_options, open_given, refuse_probe_model
+from cgr.engines.open import ModelOptions
 from cgr.rules.base import THRESHOLD
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--threshold", type=float, default=THRESHOLD, show_default=True, help="The threshold that is meant.")
 @click.option("--share", type=float, default=0.05, show_default=True, help="What probing may add to thinking's time.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-def command(given: ModelChoice, tokens: int, threshold: float, share: float, as_json: bool) -> None:
+def command(given: ModelOptions, tokens: int, threshold: float, share: float, as_json: bool) -> None:
     """Examine a model where it runs: what it can do, how noisy its certainty is, what a probe costs.
 
     The same cut of a trace is probed in several ways. Without --model: the embedded one.
@@ -29,13 +30,13 @@ def command(given: ModelChoice, tokens: int, threshold: float, share: float, as_
     from cgr.doctor import CheckupOptions
     from cgr.doctor.terminal import in_lines
 
-    given.refuse_probe_model(f"Examine the other with --model {given.probe_model}")
+    refuse_probe_model(given, f"Examine the other with --model {given.probe_model}")
     wish = CheckupOptions(tokens, threshold, share)
     checkup = asyncio.run(_examine(given, wish))
     click.echo(checkup.to_json() if as_json else "\n".join(in_lines(checkup)))
 
 
-async def _examine(given: ModelChoice, wish: CheckupOptions) -> Checkup:
+async def _examine(given: ModelOptions, wish: CheckupOptions) -> Checkup:
     """On the model, and, where we compute it ourselves on threads, on the same with another number of them."""
     from cgr.doctor import examine, other_threads
 

@@ -8,7 +8,8 @@ from typing import Any, get_args
 import click
 
 from cgr import certainty, probing
-from cgr.cli.shared.model_options import SESSIONS, ModelChoice, model_options, open_given
+from cgr.cli.shared.model_options import SESSIONS, model_options, open_given, refuse_probe_model
+from cgr.engines.open import ModelOptions
 from cgr.errors import UsageError
 from cgr.records import AnswerFormat
 from cgr.settings import Settings
@@ -65,7 +66,7 @@ def command(
     allow_missing_golds: bool,
     question_seed: int,
     seeds: int,
-    given: ModelChoice,
+    given: ModelOptions,
     probe: bool,
     rule: str,
     logprobs: bool,
@@ -90,7 +91,7 @@ def command(
         source, limit=limit, fields=fields, seed=question_seed, format=form, allow_missing_golds=allow_missing_golds
     )
     if not probe:
-        given.refuse_probe_model("Add --probe, or leave it out.")
+        refuse_probe_model(given, "Add --probe, or leave it out.")
     plan = Plan(questions, seeds, settings, source, probe, logprobs, written_tokens)
     at_once = sessions_for(sessions, given)
     progress = Progress(quiet=quiet or as_json)

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import click
 
 from cgr import certainty, probing, reason
-from cgr.cli.shared.model_options import ModelChoice, model_options, open_given
+from cgr.cli.shared.model_options import model_options, open_given
+from cgr.engines.open import ModelOptions
 from cgr.errors import UsageError
 from cgr.rules import files as rule_files
 from cgr.rules import read_parameters
@@ -63,7 +64,7 @@ def _policy(name: str, what: str) -> Callable[[F], F]:
 @model_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 def command(
-    question: str | None, given: ModelChoice, given_parameters: tuple[str, ...], as_json: bool, **options: Any
+    question: str | None, given: ModelOptions, given_parameters: tuple[str, ...], as_json: bool, **options: Any
 ) -> int:
     """Answer one QUESTION, and stop thinking when sure.
 
@@ -95,7 +96,7 @@ def _show(solution: Solution, watcher: Any, gold: str | None, as_json: bool) -> 
         watcher.end(solution, gold)
 
 
-def _question(question: str | None, given: ModelChoice, seed: int) -> tuple[str, str | None]:
+def _question(question: str | None, given: ModelOptions, seed: int) -> tuple[str, str | None]:
     """What to ask, and the true answer where it is the embedded model's own problem."""
     if question == "-":
         return sys.stdin.read(), None

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Generic, Literal, Protocol, TypeGuard, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeGuard, TypeVar, cast
 
 from cgr.errors import Busy, DoesNotFit, MissingCapability
 from cgr.records import Probe, Token
@@ -128,8 +128,8 @@ class Stretch:
 class Answered:
     """What a probe decoded and what it cost; from a recording, the probe itself.
 
-    `ended`: the model then ended its turn or its thinking; that token is not among `tokens`. `entropy`: of the first decoded
-    token, in bits over the whole vocabulary, if the engine knows it.
+    `ended`: the model then ended its turn or its thinking; that token is not among `tokens`. `entropy`: of the first
+    decoded token, in bits over the whole vocabulary, if the engine knows it.
     """
 
     tokens: tuple[Token, ...] = ()
@@ -262,6 +262,11 @@ class Places(Generic[T]):
     def give_back(self, place: T) -> None:
         """Make a place free again."""
         self._free.put_nowait(place)
+
+
+async def prompt_ids(prompt: Prompt, engine: Engine) -> tuple[int, ...]:
+    """The ids of a prompt, whichever way it is given."""
+    return tuple(prompt) if is_ids(prompt) else await engine.prompt(cast(Conversation, prompt))
 
 
 def is_ids(prompt: Prompt) -> TypeGuard[Sequence[int]]:

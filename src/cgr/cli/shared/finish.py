@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cgr.cli.shared.model_options import ModelChoice
+from cgr.engines.open import ModelOptions
 from cgr.lab.record.outcome import Summary, in_lines, said, summarise
 from cgr.lab.record.progress import Progress
 from cgr.lab.store import Key
@@ -17,7 +17,7 @@ from cgr.lab.store.schema import FILE
 MANY, ON_SERVERS = 8, 16
 
 
-def sessions_for(asked: int | None, given: ModelChoice) -> int:
+def sessions_for(asked: int | None, given: ModelOptions) -> int:
     """Traces in flight: many for the small embedded model, more on servers; a large model here may not have the memory for
     more than is said."""
     if asked is not None:

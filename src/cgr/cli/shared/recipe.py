@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from cgr.cli.shared.finish import sessions_for
-from cgr.cli.shared.model_options import ModelChoice
+from cgr.engines.open import ModelOptions
 from cgr.lab.recipes.recipe import Recipe
 from cgr.lab.recipes.run import Experiment
 from cgr.lab.record.outcome import Summary, in_lines, said, summarise
@@ -42,7 +42,7 @@ class Outcome(Record):
 
 def conduct(recipe: Recipe, folder: Path, *, as_json: bool, api_key: str | None = None) -> int:
     """Do what is missing and say what came of it. Exit code 1 if something failed, 130 for Ctrl-C."""
-    at_once = sessions_for(recipe.sessions, ModelChoice(recipe.model, recipe.base_urls))
+    at_once = sessions_for(recipe.sessions, ModelOptions(recipe.model, recipe.base_urls))
     experiment = Experiment(recipe, folder, sessions=at_once, api_key=api_key)
     thinking, probing = Progress(quiet=as_json), Progress(quiet=as_json)
     if recipe.about and not as_json:
