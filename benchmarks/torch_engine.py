@@ -18,8 +18,8 @@ from typing import Any
 import click
 import torch
 
-from cgr.engines.hf.engine import TransformersEngine, TransformersOptions
-from cgr.engines.text.chat import ThinkTags
+from cgr.engines.hf.engine import TransformersEngine
+from cgr.engines.open import ModelOptions
 from cgr.probing import ProbeSpec
 
 LENGTHS = (2000, 6000)
@@ -109,7 +109,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
     asked = parser.parse_args()
-    engine = TransformersEngine(asked.model, TransformersOptions(tags=ThinkTags("<think>", "</think>")))
+    engine = TransformersEngine(asked.model, ModelOptions(think_tags="<think>,</think>"))
     clock = time.process_time if asked.cpu else time.perf_counter
     for length, costs in packed_costs(engine, asked.lengths, rounds=asked.rounds, clock=clock).items():
         click.echo(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 
 from cgr.engines.base import Answered, Sampling
-from cgr.engines.hf.engine import TransformersEngine, TransformersOptions
+from cgr.engines.hf.engine import TransformersEngine
+from cgr.engines.open import ModelOptions
+from cgr.engines.text.chat import ThinkTags
 from cgr.probing import ProbeSpec
 
 MODEL = Path(str(files("cgr.model")))
@@ -19,9 +22,20 @@ SPEC = ProbeSpec(max_answer_tokens=4)
 GREEDY = Sampling(temperature=0.0)
 
 
-async def opened(name: Path | str = HF, **options: Any) -> TransformersEngine:
+@dataclass(frozen=True)
+class TaggedOptions(ModelOptions):
+    """Options with think tags that a user could not write, such as a tag with a space at its end."""
+
+    given: ThinkTags | None = None
+
+    @property
+    def tags(self) -> ThinkTags | None:
+        return self.given
+
+
+async def opened(name: Path | str = HF, tags: ThinkTags | None = None, **options: Any) -> TransformersEngine:
     """A connected engine."""
-    engine = TransformersEngine(str(name), TransformersOptions(**options))
+    engine = TransformersEngine(str(name), TaggedOptions(given=tags, **options))
     await engine.connect()
     return engine
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from cgr.engines.base import FILTERS, Message, Sampling
-from cgr.engines.hf.engine import TransformersEngine, TransformersOptions
+from cgr.engines.hf.engine import TransformersEngine
+from cgr.engines.open import ModelOptions
 from cgr.errors import Busy, DoesNotFit, EngineError, UsageError
 from tests.engines.hf.models import GREEDY, opened, thought
 from tests.support import QUESTION
@@ -41,7 +42,7 @@ async def test_connect_does_not_block_the_event_loop(monkeypatch: pytest.MonkeyP
     ticked = threading.Event()
     loads: list[bool] = []
 
-    def slow_load(name: str, options: TransformersOptions) -> Any:
+    def slow_load(name: str, options: ModelOptions) -> Any:
         loads.append(ticked.wait(LONG_ENOUGH))
         return object()
 
@@ -61,7 +62,7 @@ async def test_connect_does_not_block_the_event_loop(monkeypatch: pytest.MonkeyP
 async def test_a_failed_connect_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     results: list[Any] = [UsageError("no"), object()]
 
-    def load(name: str, options: TransformersOptions) -> Any:
+    def load(name: str, options: ModelOptions) -> Any:
         if isinstance(result := results.pop(0), UsageError):
             raise result
         return result

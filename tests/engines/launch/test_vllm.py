@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import aiohttp
 import pytest
 import pytest_asyncio
 
 from cgr import Model, open_model
 from cgr.engines.base import Sampling
-from cgr.engines.completions.session import RemoteSession
-from cgr.engines.launch.server import ChildEngine
+from cgr.engines.completions.session import CompletionsSession
+from cgr.engines.launch.server import LaunchedEngine
 from cgr.lab.questions import load_questions
 from cgr.lab.record.generate import Plan, agenerate
 from cgr.lab.store import Store
@@ -39,7 +39,7 @@ def started() -> Iterator[Model]:
         for name, value in SMALL.items():
             patch.setenv(name, value)
         model = open_model(f"vllm:{HF}", sessions=4, dtype="float32")
-    assert isinstance(model.engine, ChildEngine)
+    assert isinstance(model.engine, LaunchedEngine)
     yield model
     model.engine.end()
 
@@ -50,15 +50,15 @@ async def vllm(started: Model) -> AsyncIterator[Model]:
     await started.aclose()
 
 
-def engine_of(model: Model) -> ChildEngine:
-    assert isinstance(model.engine, ChildEngine)
+def engine_of(model: Model) -> LaunchedEngine:
+    assert isinstance(model.engine, LaunchedEngine)
     return model.engine
 
 
 async def running(model: Model) -> int:
     """How many requests the server has running or waiting, from its metrics."""
-    async with httpx.AsyncClient(trust_env=False) as client:
-        text = (await client.get(f"{engine_of(model).addresses[0]}/metrics")).text
+    async with aiohttp.ClientSession() as client, client.get(f"{engine_of(model).addresses[0]}/metrics") as reply:
+        text = await reply.text()
     found = re.findall(r"^vllm:num_requests_(?:running|waiting)\{[^}]*\} ([\d.]+)", text, re.MULTILINE)
     assert found
     return int(sum(map(float, found)))
@@ -72,7 +72,7 @@ async def until_running(model: Model, count: int) -> None:
     raise AssertionError(f"The server never had {count} requests.")
 
 
-async def session_of(model: Model, room: int, **sampling: Any) -> RemoteSession:
+async def session_of(model: Model, room: int, **sampling: Any) -> CompletionsSession:
     return await engine_of(model).open(QUESTION, Sampling(**sampling), room=room)
 
 

@@ -9,7 +9,8 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar, cast
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary
 
 from cgr.engines.base import (
@@ -25,10 +26,10 @@ from cgr.engines.base import (
     Sampling,
     check_fits,
     check_sampling,
-    is_ids,
+    prompt_ids,
 )
-from cgr.engines.text.chat import ThinkTags, find_tags, need_tags, opens_thinking, render
-from cgr.engines.text.end_tag import EndTag
+from cgr.engines.open import ModelOptions
+from cgr.engines.text.chat import EndTag, ThinkTags, find_tags, need_tags, opens_thinking, render
 from cgr.errors import EngineError, MissingCapability, UsageError
 
 if TYPE_CHECKING:
@@ -38,25 +39,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 NAME = "transformers"
+OPTIONS = ("device", "dtype")
 LOADING = threading.Lock()  # transformers changes global state while it loads a model
 
 
 @dataclass(frozen=True, slots=True)
-class TransformersOptions:
-    """How to run a model: sessions at once, context of each (default: the model's), threads, think tags, device and dtype
-    (default: what suits the machine), and the name to show."""
-
-    sessions: int = 1
-    context: int | None = None
-    threads: int | None = None
-    tags: ThinkTags | None = None
-    device: str | None = None
-    dtype: str | None = None
-    name: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Connected:
+class ConnectedModel:
     """What the engine has once the model is loaded."""
 
     model: LoadedModel
@@ -67,8 +55,13 @@ class Connected:
     scheduler: Scheduler
 
 
+def open_engine(name: str, options: ModelOptions) -> Engine:
+    """The engine for a hub id, a folder as `transformers` saves it, or a GGUF file."""
+    return TransformersEngine(name, options)
+
+
 class TransformersEngine:
-    """An engine for `name`: a hub id, a folder as `transformers` saves it, or a GGUF file.
+    """A model on torch in this process.
 
     `sessions` sessions can be open at once on one event loop; the sessions of all event loops share one batch.
     """
@@ -76,9 +69,9 @@ class TransformersEngine:
     notes: tuple[str, ...] = ()
     prober: Engine | None = None
 
-    def __init__(self, name: str, options: TransformersOptions = TransformersOptions()) -> None:
+    def __init__(self, name: str, options: ModelOptions = ModelOptions()) -> None:
         self.name, self.options = name, options
-        self._connected: Connected | None = None
+        self._connected: ConnectedModel | None = None
         self._places: WeakKeyDictionary[asyncio.AbstractEventLoop, Places[int]] = WeakKeyDictionary()
 
     async def connect(self) -> None:
@@ -92,10 +85,10 @@ class TransformersEngine:
                 self._connected = _connect(self.name, self.options)
 
     @property
-    def connected(self) -> Connected:
+    def connected(self) -> ConnectedModel:
         """The loaded model and what belongs to it; `EngineError` before `connect`."""
         if self._connected is None:
-            raise EngineError(f"{self.name} is not loaded yet.", "Call `await engine.connect()` first.")
+            raise EngineError(f"{self.name} is not loaded yet.", "Await engine.connect() first.")
         return self._connected
 
     @property
@@ -107,15 +100,12 @@ class TransformersEngine:
         return self.connected.capabilities
 
     async def encode(self, text: str) -> tuple[int, ...]:
-        """The ids of a text tokenised on its own."""
         return self.connected.model.tokenizer.encode(text)
 
     async def decode(self, ids: Sequence[int]) -> str:
-        """The text of these ids."""
         return self.connected.model.tokenizer.decode(ids) if ids else ""
 
     async def prompt(self, conversation: Conversation) -> tuple[int, ...]:
-        """The ids of a conversation, up to and including the opened think tag."""
         model = self.connected.model
         text = render(model.template, conversation, self.connected.tags, bos=model.bos, eos=model.eos)
         has_bos = bool(model.bos) and text.startswith(model.bos)
@@ -124,16 +114,14 @@ class TransformersEngine:
     async def open(
         self, prompt: Prompt, sampling: Sampling, *, room: int, overlap: bool = False, wait: float | None = None
     ) -> TransformersSession:
-        """A session with room for this many tokens after the prompt; `Busy` if none is free within `wait` seconds."""
         from cgr.engines.hf.session import TransformersSession
 
-        connected = self.connected
-        ids = tuple(prompt) if is_ids(prompt) else await self.prompt(cast(Conversation, prompt))
+        ids = await prompt_ids(prompt, self)
         check_sampling(sampling, self)
         check_fits(ids, room, self.info.context)
         places = self._loop_places()
-        place = await places.take(wait)
-        return TransformersSession(connected.scheduler, connected.facts, ids, sampling, lambda: places.give_back(place))
+        release = partial(places.give_back, await places.take(wait))
+        return TransformersSession(self.connected.scheduler, self.connected.facts, ids, sampling, release)
 
     def _loop_places(self) -> Places[int]:
         loop = asyncio.get_running_loop()
@@ -157,14 +145,14 @@ class TransformersEngine:
         from cgr.engines.hf.kv_cache import KVCache
         from cgr.engines.hf.packed_probe import PackedProbe, PackedRequest
 
-        model, facts = self.connected.model, self.connected.facts
+        model = self.connected.model
         if model.window is not None:
             raise MissingCapability(
                 f"{self.info.name} has sliding-window layers, whose probes cannot be packed.", "Probe cut by cut."
             )
         if not cuts:
             return []
-        control = frozenset[int]() if top else facts.control
+        control = frozenset[int]() if top else self.connected.facts.control
         request = PackedRequest([*prompt, *trace], len(prompt), cuts, suffix, limit, done, control, max(top, TOP))
         packed = PackedProbe(KVCache(model.model, limits=(1, 0)), model.tokenizer, request)
         return await self.run_exclusive(packed.run)
@@ -178,12 +166,12 @@ class TransformersEngine:
         return result
 
     async def close(self) -> None:
-        """Free the memory of sessions; the model stays loaded and can be used again."""
-        if self._connected is not None:
+        """Free the memory of sessions, unless some are open; the model stays loaded and can be used again."""
+        if self._connected is not None and not self._connected.scheduler.clear_if_idle():
             await self.run_exclusive(self._connected.scheduler.clear_cache)
 
 
-def _connect(name: str, options: TransformersOptions) -> Connected:
+def _connect(name: str, options: ModelOptions) -> ConnectedModel:
     """Load the model and find out what it can do. Takes long."""
     from cgr.engines.hf.load import load
 
@@ -197,7 +185,7 @@ def _connect(name: str, options: TransformersOptions) -> Connected:
     control = frozenset({*model.added.values(), *model.end_ids}) - {model.added.get(tags.open, -1)}
     context = min(options.context or model.context, model.context)
     info = ModelInfo(
-        name=options.name or name,
+        name=options.model or name,
         engine=NAME,
         context=context,
         open_tag=tags.open,
@@ -214,7 +202,7 @@ def _connect(name: str, options: TransformersOptions) -> Connected:
     )
     scheduler = Scheduler(KVCache(model.model, limits=(options.sessions, context), window=model.window))
     facts = ModelFacts(model.tokenizer, end_tag, model.end_ids, control, context)
-    return Connected(model, tags, facts, info, capabilities, scheduler)
+    return ConnectedModel(model, tags, facts, info, capabilities, scheduler)
 
 
 def _set_threads(threads: int | None) -> int:

@@ -55,7 +55,7 @@ class LoadedModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ModelSource:
     """Where a model is loaded from: the name that was given, a folder or hub id, and the GGUF file in that folder."""
 
     name: str
@@ -63,7 +63,7 @@ class Source:
     gguf: str | None = None
 
     @classmethod
-    def find(cls, name: str) -> Source:
+    def find(cls, name: str) -> ModelSource:
         """The source with this name; a local path is checked here, a hub id when it is loaded."""
         if not os.path.exists(name):
             return cls(name, name)
@@ -153,7 +153,7 @@ def load(name: str, device: str | None, dtype: str | None) -> LoadedModel:
 
     target = choose_device(device)
     numbers = choose_dtype(dtype, target)
-    source = Source.find(name)
+    source = ModelSource.find(name)
     with quiet():
         model, tokenizer = _load(source, numbers)
     model.to(target).eval()
@@ -173,7 +173,7 @@ def load(name: str, device: str | None, dtype: str | None) -> LoadedModel:
     )
 
 
-def _load(source: Source, dtype: Any) -> tuple[Any, Any]:
+def _load(source: ModelSource, dtype: Any) -> tuple[Any, Any]:
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

@@ -52,6 +52,13 @@ class Scheduler:
         if not self._used:
             self.cache.clear()
 
+    def clear_if_idle(self) -> bool:
+        """The same from any thread, if there is no decode thread; a new one cannot start while the process exits."""
+        with self._lock:
+            if self._thread is None:
+                self.clear_cache()
+            return self._thread is None
+
     def _start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="cgr-decode", daemon=True)
         self._thread.start()

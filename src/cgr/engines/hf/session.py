@@ -14,8 +14,8 @@ from cgr.engines.base import Answered, Done, OnText, Reader, Sampling, Stretch, 
 from cgr.engines.hf.jobs import TOP, ExclusiveJob, OnToken, ProbeJob, Release, Slot, ThinkJob
 from cgr.engines.hf.sampler import KeyedRandom
 from cgr.engines.hf.scheduler import Scheduler
+from cgr.engines.text.chat import EndTag, EndTagWatch, Pair
 from cgr.engines.text.detokenize import Detokenizer, HFTokenizer
-from cgr.engines.text.end_tag import EndTag, Pair, Watch
 from cgr.engines.text.stop_strings import StopStrings
 from cgr.errors import DoesNotFit
 
@@ -66,7 +66,7 @@ class TransformersSession:
         self._buffer: deque[Pair] = deque()
         self._logprobs: list[float] = []  # of all sampled tokens, those of the trace first
         self._tops: list[float] = []  # for the same tokens, the mean of the highest log-probabilities
-        self._watch = Watch(facts.end_tag)
+        self._watch = EndTagWatch(facts.end_tag)
         self._random = KeyedRandom(sampling.seed)
         self._detokenizer: Detokenizer | None = None
         self._ended = self._eos = self._closed = False
@@ -169,7 +169,7 @@ class TransformersSession:
         """Continue the thinking with these tokens. Tokens that were sampled beyond it are wasted."""
         self.wasted += len(self._buffer)
         self._buffer.clear()
-        self._watch = Watch(self.facts.end_tag)
+        self._watch = EndTagWatch(self.facts.end_tag)
         self._ended = self._eos = False
         if self.sampling.logprobs:  # these tokens were not sampled and have none
             self._logprobs = [*self._logprobs[: len(self.trace)], *(math.nan for _ in ids)]
