@@ -29,7 +29,7 @@ PENALTIES = {"presence_penalty", "frequency_penalty", "repetition_penalty"}
 class Slot:
     """One session's tokens, and how many of them are in the KV cache.
 
-    `index`: the row of the KV cache; the scheduler assigns it when the slot's first job arrives.
+    `index`: the row of the KV cache, which the scheduler assigns.
     """
 
     ids: list[int]
@@ -152,6 +152,13 @@ class ExclusiveJob:
 
 
 @dataclass(slots=True, eq=False)
+class Reserve:
+    """A session has begun: its slot gets a row of the KV cache, and its first job will come soon."""
+
+    slot: Slot
+
+
+@dataclass(slots=True, eq=False)
 class Release:
     """A session has ended: its jobs are dropped and its slot is free."""
 
@@ -159,7 +166,7 @@ class Release:
 
 
 DecodeJob = ThinkJob | ProbeJob
-Request = DecodeJob | ExclusiveJob | Release
+Request = DecodeJob | ExclusiveJob | Reserve | Release
 
 
 @dataclass(frozen=True, slots=True)

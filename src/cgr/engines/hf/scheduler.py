@@ -15,13 +15,13 @@ from typing import Any
 
 import torch
 
-from cgr.engines.hf.jobs import DecodeJob, Distributions, ExclusiveJob, ProbeJob, Release, Request, Slot, ThinkJob
+from cgr.engines.hf.jobs import DecodeJob, Distributions, ExclusiveJob, ProbeJob, Release, Request, Reserve, Slot, ThinkJob
 from cgr.engines.hf.kv_cache import KVCache
 from cgr.engines.hf.sampler import SamplingBatch
 from cgr.errors import CgrError, EngineError
 
 IDLE_SECONDS = 0.5  # the thread ends after this time without work; the next request starts another
-LINGER_SECONDS = 0.002  # how long to wait for sessions that just got a result, so that the batch stays full
+LINGER_SECONDS = 0.002  # how long to wait for expected requests, so that the batch stays full
 CHUNK = 512  # tokens of one slot in one pass: large enough to be efficient, small enough for a mask over any context
 MAX_PASS_TOKENS = 2048  # tokens of all slots in one pass
 MODEL_FAILURES = (RuntimeError, ValueError, IndexError)
@@ -35,7 +35,7 @@ class Scheduler:
         self._requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
         self._jobs: list[DecodeJob] = []
         self._used: set[int] = set()  # rows of the KV cache that belong to a session
-        self._expected = 0  # sessions that just got a result and will soon send their next request
+        self._expected = 0  # sessions that have just begun or got a result, and will soon send their next request
         self._sampling: SamplingBatch | None = None
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -97,23 +97,23 @@ class Scheduler:
         return True
 
     def _accept(self, request: Request) -> None:
-        self._expected = max(self._expected - 1, 0)
+        self._expected = self._expected + 1 if isinstance(request, Reserve) else max(self._expected - 1, 0)
         match request:
+            case Reserve():
+                self._reserve(request.slot)
             case Release():
                 self._release(request.slot)
             case ExclusiveJob():
                 self._answer(request.future, request.work)
             case _:
-                self._assign(request.slot)
                 request.begin()
                 self._jobs.append(request)
                 self._jobs.sort(key=lambda job: job.slot.index)
 
-    def _assign(self, slot: Slot) -> None:
-        """Give a new slot the first free row: rows that lie together are read without a copy."""
-        if slot.index < 0:
-            slot.index = next(index for index in range(len(self._used) + 1) if index not in self._used)
-            self._used.add(slot.index)
+    def _reserve(self, slot: Slot) -> None:
+        """Give a slot the first free row: rows that lie together are read without a copy."""
+        slot.index = next(index for index in range(len(self._used) + 1) if index not in self._used)
+        self._used.add(slot.index)
 
     def _release(self, slot: Slot) -> None:
         for job in self._jobs:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cgr.engines.base import Answered, Done, OnText, Reader, Sampling, Stretch, Written, WrittenStop
-from cgr.engines.hf.jobs import TOP, ExclusiveJob, OnToken, ProbeJob, Release, Slot, ThinkJob
+from cgr.engines.hf.jobs import TOP, ExclusiveJob, OnToken, ProbeJob, Release, Reserve, Slot, ThinkJob
 from cgr.engines.hf.sampler import KeyedRandom
 from cgr.engines.hf.scheduler import Scheduler
 from cgr.engines.text.chat import EndTag, EndTagWatch, Pair
@@ -70,6 +70,7 @@ class TransformersSession:
         self._random = KeyedRandom(sampling.seed)
         self._detokenizer: Detokenizer | None = None
         self._ended = self._eos = self._closed = False
+        scheduler.submit(Reserve(self.slot))
 
     @property
     def _length(self) -> int:
