@@ -106,10 +106,10 @@ class TransformersEngine:
         return self.connected.model.tokenizer.decode(ids) if ids else ""
 
     async def prompt(self, conversation: Conversation) -> tuple[int, ...]:
-        model = self.connected.model
-        text = render(model.template, conversation, self.connected.tags, bos=model.bos, eos=model.eos)
-        has_bos = bool(model.bos) and text.startswith(model.bos)
-        return model.tokenizer.encode(text, special=not has_bos)
+        model, tokenizer = self.connected.model, self.connected.model.tokenizer
+        text = render(model.template, conversation, self.connected.tags, bos=tokenizer.bos, eos=tokenizer.eos)
+        has_bos = bool(tokenizer.bos) and text.startswith(tokenizer.bos)
+        return tokenizer.encode(text, special=not has_bos)
 
     async def open(
         self, prompt: Prompt, sampling: Sampling, *, room: int, overlap: bool = False, wait: float | None = None
@@ -141,9 +141,8 @@ class TransformersEngine:
         top: int = 0,
     ) -> list[Answered]:
         """Probe a trace at all cuts (ascending) at once: the same answers as cut by cut, for much less."""
-        from cgr.engines.hf.jobs import TOP
         from cgr.engines.hf.kv_cache import KVCache
-        from cgr.engines.hf.packed_probe import PackedProbe, PackedRequest
+        from cgr.engines.hf.packed_probe import PackedProbe
 
         model = self.connected.model
         if model.window is not None:
@@ -152,9 +151,9 @@ class TransformersEngine:
             )
         if not cuts:
             return []
-        control = frozenset[int]() if top else self.connected.facts.control
-        request = PackedRequest([*prompt, *trace], len(prompt), cuts, suffix, limit, done, control, max(top, TOP))
-        packed = PackedProbe(KVCache(model.model, limits=(1, 0)), model.tokenizer, request)
+        query = self.connected.facts.query(suffix, limit, done, top)
+        positions = [len(prompt) + cut for cut in cuts]
+        packed = PackedProbe(KVCache(model.model, limits=(1, 0)), query, [*prompt, *trace], positions)
         return await self.run_exclusive(packed.run)
 
     async def run_exclusive(self, work: Callable[[], T]) -> T:

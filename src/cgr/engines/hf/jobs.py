@@ -20,9 +20,7 @@ from cgr.engines.hf.sampler import KeyedRandom
 from cgr.engines.text.detokenize import HFTokenizer
 from cgr.records import Token
 
-TOP = 5
 OnToken = Callable[[int, float, float], bool]
-PENALTIES = {"presence_penalty", "frequency_penalty", "repetition_penalty"}
 
 
 @dataclass(slots=True, eq=False)
@@ -38,8 +36,13 @@ class Slot:
 
     def rewind(self, length: int, tail: Sequence[int]) -> None:
         """Keep `length` tokens and continue with `tail`. The last kept token is computed again: its logits are needed."""
-        del self.ids[length:]
+        self.replace_end(length, tail)
         self.cached = min(self.cached, max(length - 1, 0))
+
+    def replace_end(self, length: int, tail: Sequence[int]) -> None:
+        """Keep `length` tokens, which stay in the KV cache, and continue with `tail`."""
+        del self.ids[length:]
+        self.cached = min(self.cached, length)
         self.ids += tail
 
 
@@ -62,10 +65,6 @@ class ThinkJob:
     logprobs: bool = False
     future: Future[None] = field(default_factory=Future)
     keep: int = 1
-    penalised: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.penalised = not PENALTIES.isdisjoint(self.sampling.filters())
 
     @property
     def prefilled(self) -> int:
@@ -84,6 +83,21 @@ class ThinkJob:
         """Nothing: `on_token` has everything."""
 
 
+@dataclass(frozen=True, slots=True)
+class ProbeQuery:
+    """What a probe decodes: at most `limit` tokens after the suffix, until `done` or a token among `control`.
+
+    `top`: how many alternatives are returned for each token.
+    """
+
+    suffix: Sequence[int]
+    limit: int
+    done: Done
+    control: frozenset[int]
+    tokenizer: HFTokenizer
+    top: int
+
+
 @dataclass(slots=True, eq=False)
 class ProbeJob:
     """Decode greedily after `length` tokens of the slot and the suffix. A guess is checked in the same pass.
@@ -93,13 +107,8 @@ class ProbeJob:
 
     slot: Slot
     length: int
-    suffix: Sequence[int]
-    limit: int
-    done: Done
+    query: ProbeQuery
     guess: Sequence[int]
-    control: frozenset[int]
-    tokenizer: HFTokenizer
-    top: int = TOP
     future: Future[Answered] = field(default_factory=Future)
     keep: int = 1
     _answer: AnswerDecoder = field(init=False)
@@ -115,15 +124,15 @@ class ProbeJob:
     def begin(self) -> None:
         """Set what the slot contains: the thinking, the suffix and the guess."""
         self._began = time.perf_counter()
-        self._answer = AnswerDecoder(self.suffix, self.limit, self.done, self.control, self.tokenizer)
-        self.guess = self.guess[: self.limit - 1]
+        self._answer = AnswerDecoder(self.query)
+        self.guess = self.guess[: self.query.limit - 1]
         self._after = self.slot.ids[self.length :]
-        self.slot.rewind(self.length, [*self.suffix, *self.guess])
+        self.slot.rewind(self.length, [*self.query.suffix, *self.guess])
         self._cached, self.keep = self.slot.cached, 1 + len(self.guess)
 
     def take(self, distributions: Distributions) -> bool:
         """Accept tokens as far as the guess was right, and one more. True when the answer is complete."""
-        start = self.length + len(self.suffix) + len(self._answer.tokens)
+        start = self.length + len(self.query.suffix) + len(self._answer.tokens)
         for number, guessed in zip_longest(range(self.keep), self.guess[: self.keep - 1]):
             token = distributions.tokens[number]
             if self._answer.take(distributions, number):
@@ -138,7 +147,7 @@ class ProbeJob:
     def result(self) -> Answered:
         """The answer and its cost. The slot gets back what it contained before."""
         self.slot.rewind(self.length, self._after)
-        total = self.length + len(self.suffix)
+        total = self.length + len(self.query.suffix)
         seconds = time.perf_counter() - self._began
         return self._answer.answered(prefilled=total - self._cached, cached=self._cached, seconds=seconds)
 
@@ -179,7 +188,7 @@ class Distributions:
     entropy: list[float]
 
     @classmethod
-    def of(cls, logits: torch.Tensor, top: int = TOP) -> Distributions:
+    def of(cls, logits: torch.Tensor, top: int) -> Distributions:
         """From logits [position, token]: the softmax at temperature 1, summed in double precision."""
         values, ids = logits.topk(min(top, logits.shape[-1]), dim=-1)
         below = (logits - values[:, :1]).float()
@@ -193,28 +202,26 @@ class Distributions:
 
 
 class AnswerDecoder:
-    """The answer to a probe, decoded token by token. A token among `control` ends it and is not part of it."""
+    """The answer to a probe, decoded token by token. A control token ends it and is not part of it."""
 
-    def __init__(
-        self, suffix: Sequence[int], limit: int, done: Done, control: frozenset[int], tokenizer: HFTokenizer
-    ) -> None:
-        self.limit, self.done, self.control = limit, done, control
+    def __init__(self, query: ProbeQuery) -> None:
+        self.query = query
         self.tokens: list[Token] = []
         self.ended = False
         self.entropy: float | None = None
-        self._detokenizer = tokenizer.detokenizer(suffix)
+        self._detokenizer = query.tokenizer.detokenizer(query.suffix)
 
     def take(self, distributions: Distributions, position: int) -> bool:
         """Add the likeliest token at this position. True when there are enough tokens, or the model ended its turn."""
         token = distributions.tokens[position]
         if self.entropy is None:
             self.entropy = distributions.entropy[position]
-        if token in self.control:
+        if token in self.query.control:
             self.ended = True
             return True
         text, logprob = self._detokenizer.feed(token), distributions.logprobs[position]
         self.tokens.append(Token(token, text, logprob, tuple(distributions.top[position])))
-        return len(self.tokens) >= self.limit or self.done(self.tokens)
+        return len(self.tokens) >= self.query.limit or self.query.done(self.tokens)
 
     def answered(self, *, prefilled: int, cached: int, seconds: float) -> Answered:
         """The answer so far, with its cost."""

@@ -23,12 +23,12 @@ class ForwardPass:
     """Where one forward pass writes and reads: rows of the cache, a cache index for each token as [row, token], and the
     range of indices that attention reads. `capacity`: tokens in a row."""
 
-    rows: slice | torch.Tensor = field(default_factory=lambda: slice(0, 0))
-    row_indices: torch.Tensor = field(default_factory=lambda: torch.empty(0))
-    indices: torch.Tensor = field(default_factory=lambda: torch.empty(0))
-    capacity: int = 0
-    start: int = 0
-    end: int = 0
+    rows: slice | torch.Tensor
+    row_indices: torch.Tensor
+    indices: torch.Tensor
+    capacity: int
+    start: int
+    end: int
     _flat: dict[int, torch.Tensor] = field(default_factory=dict)
 
     def flat_indices(self, heads: int) -> torch.Tensor:
@@ -99,7 +99,7 @@ class KVCache:
         config = model.config.get_text_config()
         self.model, self.limits, self.window = model, limits, window
         self.rows = self.capacity = 0
-        self.current = ForwardPass()
+        self.current: ForwardPass  # set by each pass
         self.device, self.dtype = model.device, model.dtype
         self.float64_device = torch.device("cpu") if self.device.type == "mps" else self.device
         self.layer_types: tuple[str, ...] = tuple(dict.fromkeys(getattr(config, "layer_types", None) or ()))

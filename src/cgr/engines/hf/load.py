@@ -43,24 +43,14 @@ class LoadedModel:
     window: int | None
     defaults: dict[str, int]
 
-    @property
-    def bos(self) -> str:
-        """The text of the token that begins every prompt, if there is one."""
-        return str(self.tokenizer.tokenizer.bos_token or "")
-
-    @property
-    def eos(self) -> str:
-        """The text of the token that ends a turn, if there is one."""
-        return str(self.tokenizer.tokenizer.eos_token or "")
-
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """Where a model is loaded from: the name that was given, a folder or hub id, and the GGUF file in that folder."""
+    """Where a model is loaded from: the name that was given, a folder or hub id, and the GGUF file if it is one."""
 
     name: str
     location: str
-    gguf: str | None = None
+    gguf: Path | None = None
 
     @classmethod
     def find(cls, name: str) -> ModelSource:
@@ -74,12 +64,7 @@ class ModelSource:
             return cls(name, name)
         read_head(path)  # raises if it is not a GGUF file
         check_installed("gguf", "accelerate")
-        return cls(name, str(path.parent), path.name)
-
-    @property
-    def gguf_option(self) -> dict[str, str]:
-        """The option of `from_pretrained` that names the GGUF file."""
-        return {"gguf_file": self.gguf} if self.gguf else {}
+        return cls(name, str(path.parent), path)
 
     def folder(self) -> Path:
         """The folder with the files; for a hub id the local copy, once it was loaded."""
@@ -92,7 +77,7 @@ class ModelSource:
     def fingerprint(self) -> str:
         """Identifies the weights: for a GGUF file as in the llama.cpp engine, else from all weight files."""
         if self.gguf:
-            return fingerprint(Path(self.location) / self.gguf)
+            return fingerprint(self.gguf)
         folder = self.folder()
         weights = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.bin"))
         return hashlib.blake2b(" ".join(map(fingerprint, weights)).encode(), digest_size=8).hexdigest()
@@ -101,7 +86,7 @@ class ModelSource:
         """The model's own defaults: from the header of a GGUF file, else from `config.json`."""
         if not self.gguf:
             return model_defaults(self.folder())
-        head = read_head(Path(self.location) / self.gguf)
+        head = read_head(self.gguf)
         return {name: int(value) for name in MODEL_DEFAULTS if (value := getattr(head, name))}
 
 
@@ -177,22 +162,24 @@ def _load(source: ModelSource, dtype: Any) -> tuple[Any, Any]:
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    name, location, gguf = source.name, source.location, source.gguf_option
+    name, options = source.name, {"gguf_file": source.gguf.name} if source.gguf else {}
     try:
-        return AutoModelForCausalLM.from_pretrained(location, dtype=dtype, **gguf), AutoTokenizer.from_pretrained(
-            location, **gguf
-        )
+        model = AutoModelForCausalLM.from_pretrained(source.location, dtype=dtype, **options)
+        return model, AutoTokenizer.from_pretrained(source.location, **options)
     except ImportError as error:
         raise UsageError(f"{name} needs another package: {_first_line(error)}", "Install that package.") from error
     except OSError as error:
         if os.path.exists(name):
-            raise NotAModel(f"{name} cannot be loaded: {_first_line(error)}", "Is the folder complete?") from error
+            raise NotAModel(
+                f"{name} cannot be loaded: {_first_line(error)}", "Check that the folder is complete."
+            ) from error
         raise ModelNotFound(
             f"The hub has no model {name!r}, or cannot be reached.", "Check the name, or give a local folder."
         ) from error
     except (ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise NotAModel(
-            f"transformers cannot load {name}: {_first_line(error)}", "Is it a causal language model?"
+            f"transformers cannot load {name}: {_first_line(error)}",
+            "Use a causal language model that transformers supports.",
         ) from error
 
 

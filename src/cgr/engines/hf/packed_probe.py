@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 
-from cgr.engines.base import Answered, Done
+from cgr.engines.base import Answered
 from cgr.engines.hf.attention import Block, repeat_mask
-from cgr.engines.hf.jobs import TOP, AnswerDecoder, Distributions
+from cgr.engines.hf.jobs import AnswerDecoder, Distributions, ProbeQuery
 from cgr.engines.hf.kv_cache import KVCache
 from cgr.engines.hf.scheduler import CHUNK
-from cgr.engines.text.detokenize import HFTokenizer
 
 UNMASKED_TOKENS = 8192  # tokens in the first pass, which needs no mask
 MAX_MASK_SIZE = 1 << 24
@@ -25,29 +23,19 @@ MAX_QUERIES = 1024
 MIN_BLOCK_QUERIES, MAX_BLOCKS = 16, 8  # how the queries of a pass are divided
 
 
-@dataclass(frozen=True, slots=True)
-class PackedRequest:
-    """Probes of one trace. `ids`: `prompt` tokens and the trace; `cuts` count from the end of the prompt, ascending."""
-
-    ids: Sequence[int]
-    prompt: int
-    cuts: Sequence[int]
-    suffix: Sequence[int]
-    limit: int
-    done: Done
-    control: frozenset[int]
-    top: int = TOP
-
-
 class PackedProbe:
-    """One request in a cache of its own: first the suffixes and answers of one group of cuts, then the trace."""
+    """A probe of one trace at many positions, ascending, in a cache of its own.
 
-    def __init__(self, cache: KVCache, tokenizer: HFTokenizer, request: PackedRequest) -> None:
-        self.cache, self.tokenizer, self.request = cache, tokenizer, request
-        self.end = request.prompt + max(request.cuts)
-        per_cut = len(request.suffix) + request.limit - 1
+    `ids`: the prompt and the trace; positions count from the start of the prompt. The cache contains first the suffixes and
+    answers of one group of positions, then the trace.
+    """
+
+    def __init__(self, cache: KVCache, query: ProbeQuery, ids: Sequence[int], positions: Sequence[int]) -> None:
+        self.cache, self.query, self.ids, self.positions = cache, query, ids, positions
+        self.end = max(positions)
+        per_cut = len(query.suffix) + query.limit - 1
         size = max(1, min(MAX_QUERIES, MAX_MASK_SIZE // (self.end + MAX_QUERIES)) // per_cut)
-        self.groups = [request.cuts[first : first + size] for first in range(0, len(request.cuts), size)]
+        self.groups = [positions[first : first + size] for first in range(0, len(positions), size)]
         self.trace_start = per_cut * len(self.groups[0])
 
     def run(self) -> list[Answered]:
@@ -58,10 +46,10 @@ class PackedProbe:
         answers = [answer for group in self.groups for answer in self._probe(group)]
         self.cache.clear()
         seconds = (time.perf_counter() - began) / len(answers)
-        starts = [0, *(self.request.prompt + cut for cut in self.request.cuts)]
+        suffix = len(self.query.suffix)
         return [
-            answer.answered(prefilled=end - start + len(self.request.suffix), cached=start, seconds=seconds)
-            for answer, start, end in zip(answers, starts, starts[1:], strict=False)
+            answer.answered(prefilled=end - start + suffix, cached=start, seconds=seconds)
+            for answer, start, end in zip(answers, [0, *self.positions], self.positions, strict=False)
         ]
 
     def _prefill_trace(self) -> None:
@@ -70,21 +58,18 @@ class PackedProbe:
             end = min(start + (CHUNK if start else UNMASKED_TOKENS), self.end)
             positions = torch.arange(start, end, device=self.cache.device)[None]
             mask = self.cache.causal_mask(positions, end) if start else None
-            ids = torch.tensor([list(self.request.ids[start:end])], device=self.cache.device)
+            ids = torch.tensor([list(self.ids[start:end])], device=self.cache.device)
             indices, last = positions + self.trace_start, self.trace_start + end
             self.cache.forward([0], ids, positions, indices, mask, last, 1, self.trace_start)
             start = end
 
-    def _probe(self, cuts: Sequence[int]) -> list[AnswerDecoder]:
-        request = self.request
-        answers = [
-            AnswerDecoder(request.suffix, request.limit, request.done, request.control, self.tokenizer) for _ in cuts
-        ]
-        suffixes = _Suffixes(self.cache, self.trace_start, [request.prompt + cut for cut in cuts])
-        open_cuts = list(range(len(cuts)))
-        logits = suffixes.extend(open_cuts, [request.suffix] * len(cuts))
+    def _probe(self, positions: Sequence[int]) -> list[AnswerDecoder]:
+        answers = [AnswerDecoder(self.query) for _ in positions]
+        suffixes = _Suffixes(self.cache, self.trace_start, positions)
+        open_cuts = list(range(len(positions)))
+        logits = suffixes.extend(open_cuts, [self.query.suffix] * len(positions))
         while True:
-            found = Distributions.of(logits.to(self.cache.float64_device), request.top)
+            found = Distributions.of(logits.to(self.cache.float64_device), self.query.top)
             going = [row for row, cut in enumerate(open_cuts) if not answers[cut].take(found, row)]
             open_cuts = [open_cuts[row] for row in going]
             if not open_cuts:

@@ -19,6 +19,7 @@ from cgr.engines.base import TOP_MEAN, Sampling
 if TYPE_CHECKING:
     from cgr.engines.hf.jobs import ThinkJob
 
+PENALTIES = {"presence_penalty", "frequency_penalty", "repetition_penalty"}
 BLOCK = 256
 ROUNDS = 10
 MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
@@ -147,6 +148,7 @@ class SamplingBatch:
 
     jobs: list[ThinkJob]
     filters: Filters
+    penalised: list[int]
     banned: tuple[torch.Tensor, torch.Tensor] | None
     greedy: torch.Tensor | None
     all_greedy: bool
@@ -161,6 +163,7 @@ class SamplingBatch:
         return cls(
             jobs,
             Filters.of([job.sampling for job in jobs], device),
+            [number for number, job in enumerate(jobs) if PENALTIES & job.sampling.filters()],
             (pairs[0], pairs[1]) if pairs is not None else None,
             torch.tensor(greedy, device=device) if any(greedy) else None,
             all(greedy),
@@ -181,10 +184,9 @@ class SamplingBatch:
         return tokens, logprobs.gather(-1, chosen[:, None])[:, 0].tolist(), tops.tolist()
 
     def _restricted(self, logits: torch.Tensor) -> torch.Tensor:
-        penalised = [number for number, job in enumerate(self.jobs) if job.penalised]
-        if penalised or self.banned is not None:
+        if self.penalised or self.banned is not None:
             logits = logits.clone()
-        for number in penalised:
+        for number in self.penalised:
             job = self.jobs[number]
             logits[number] = penalise(logits[number], job.slot.ids[job.prompt :], job.sampling)
         if self.banned is not None:

@@ -169,7 +169,7 @@ class Scheduler:
                 [job for job in jobs if isinstance(job, ThinkJob)], last if len(thinking) == len(jobs) else last[thinking]
             )
         for number, job in enumerate(jobs):
-            if isinstance(job, ProbeJob) and job.take(Distributions.of(logits[number, -job.keep :], job.top)):
+            if isinstance(job, ProbeJob) and job.take(Distributions.of(logits[number, -job.keep :], job.query.top)):
                 finished.append(job)
         return finished
 

@@ -8,16 +8,18 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from cgr.engines.base import Answered, Done, OnText, Reader, Sampling, Stretch, Written, WrittenStop
-from cgr.engines.hf.jobs import TOP, ExclusiveJob, OnToken, ProbeJob, Release, Reserve, Slot, ThinkJob
+from cgr.engines.hf.jobs import ExclusiveJob, OnToken, ProbeJob, ProbeQuery, Release, Reserve, Slot, ThinkJob
 from cgr.engines.hf.sampler import KeyedRandom
 from cgr.engines.hf.scheduler import Scheduler
 from cgr.engines.text.chat import EndTag, EndTagWatch, Pair
-from cgr.engines.text.detokenize import Detokenizer, HFTokenizer
-from cgr.engines.text.stop_strings import StopStrings
+from cgr.engines.text.detokenize import Detokenizer, HFTokenizer, StopStrings
 from cgr.errors import DoesNotFit
+
+MIN_TOP = 5  # alternatives that are returned for each token of an answer, at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,11 @@ class ModelFacts:
     control: frozenset[int]
     context: int
 
+    def query(self, suffix: Sequence[int], limit: int, done: Done, top: int) -> ProbeQuery:
+        """What a probe decodes; with `top`, control tokens are returned like any other."""
+        control = frozenset[int]() if top else self.control
+        return ProbeQuery(suffix, limit, done, control, self.tokenizer, max(top, MIN_TOP))
+
 
 async def run_job(scheduler: Scheduler, job: ThinkJob | ProbeJob | ExclusiveJob) -> Any:
     """Submit a job and wait for its result. When the caller is cancelled, the job is dropped at the next pass."""
@@ -37,7 +44,7 @@ async def run_job(scheduler: Scheduler, job: ThinkJob | ProbeJob | ExclusiveJob)
     try:
         return await asyncio.wrap_future(job.future)
     except asyncio.CancelledError:
-        job.future.cancel()  # now: asyncio passes the cancellation on only later, when this task may have closed its slot
+        job.future.cancel()  # at once: `wrap_future` does it only in a later turn of the event loop
         raise
 
 
@@ -56,13 +63,13 @@ class TransformersSession:
         facts: ModelFacts,
         prompt: Sequence[int],
         sampling: Sampling,
-        on_close: Callable[[], None] = lambda: None,
+        release: Callable[[], None],
     ) -> None:
         self.scheduler, self.facts, self.sampling = scheduler, facts, sampling
         self.prompt, self.trace = tuple(prompt), list[int]()
         self.slot = Slot(list(prompt))
         self.wasted = 0
-        self._on_close = on_close
+        self._release_place = release
         self._buffer: deque[Pair] = deque()
         self._logprobs: list[float] = []  # of all sampled tokens, those of the trace first
         self._tops: list[float] = []  # for the same tokens, the mean of the highest log-probabilities
@@ -159,11 +166,9 @@ class TransformersSession:
     async def probe(
         self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, rewind: int = 0, top: int = 0
     ) -> Answered:
-        """Decode greedily after the suffix; with `top`, control tokens are returned like any other."""
-        control = frozenset[int]() if top else self.facts.control
-        length, tokenizer = self._length - rewind, self.facts.tokenizer
-        job = ProbeJob(self.slot, length, suffix, limit, done, guess, control, tokenizer, max(top, TOP))
-        answered: Answered = await run_job(self.scheduler, job)
+        """Decode greedily after the suffix, as if the last `rewind` tokens did not exist."""
+        query = self.facts.query(suffix, limit, done, top)
+        answered: Answered = await run_job(self.scheduler, ProbeJob(self.slot, self._length - rewind, query, guess))
         return answered
 
     async def append(self, ids: Sequence[int]) -> None:
@@ -175,9 +180,8 @@ class TransformersSession:
         if self.sampling.logprobs:  # these tokens were not sampled and have none
             self._logprobs = [*self._logprobs[: len(self.trace)], *(math.nan for _ in ids)]
             self._tops = [*self._tops[: len(self.trace)], *(math.nan for _ in ids)]
-        del self.slot.ids[self._length :]
-        self.slot.cached = min(self.slot.cached, self._length)
-        self.slot.ids += ids
+        # only the decode thread may change the slot: it may still run the last pass of a written answer that was left early
+        self.scheduler.submit(ExclusiveJob(partial(self.slot.replace_end, self._length, tuple(ids))))
         self.trace += ids
         self._detokenizer = None
 
@@ -210,7 +214,7 @@ class TransformersSession:
         self._closed = True
         self.wasted += len(self._buffer)
         self.scheduler.submit(Release(self.slot))
-        self._on_close()
+        self._release_place()
 
 
 def _caller(function: Callable[[Any], object]) -> Callable[[Any], None]:

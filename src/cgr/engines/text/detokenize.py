@@ -1,4 +1,4 @@
-"""The tokenizer of a Hugging Face model, usable from any thread, and the text of a token stream, token by token."""
+"""The tokenizer of a Hugging Face model, and the text of a token stream: token by token, up to a stop string."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ CONTEXT = 4  # preceding tokens that can change the text of a token, such as a s
 
 
 class HFTokenizer:
-    """Text to ids and back; special tokens are part of the text."""
+    """Text to ids and back, from any thread; special tokens are part of the text.
+
+    `bos` and `eos`: the texts of the tokens that begin a prompt and end a turn, if the tokenizer has them.
+    """
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
+        self.bos, self.eos = str(tokenizer.bos_token or ""), str(tokenizer.eos_token or "")
         self._lock = threading.Lock()
 
     def encode(self, text: str, *, special: bool = False) -> tuple[int, ...]:
@@ -58,3 +62,31 @@ class Detokenizer:
         start = len(self.tokenizer.decode(self.before))
         self.before, self._pending = [*self.before, *self._pending][-CONTEXT:], []
         return text[start:]
+
+
+@dataclass(slots=True)
+class StopStrings:
+    """Passes text on up to the first stop string. Text that may be the beginning of one is held back."""
+
+    stops: tuple[str, ...]
+    found: bool = False
+    _held: str = ""
+
+    def feed(self, text: str) -> str:
+        """The text that certainly comes before any stop string; `found` is set once one is complete."""
+        self._held += text
+        starts = [start for stop in self.stops if stop and (start := self._held.find(stop)) >= 0]
+        self.found = bool(starts)
+        end = min(starts) if starts else len(self._held) - self._possible_start()
+        passed, self._held = self._held[:end], "" if self.found else self._held[end:]
+        return passed
+
+    def flush(self) -> str:
+        """The text that was held back; call it when no more text follows."""
+        held, self._held = self._held, ""
+        return held
+
+    def _possible_start(self) -> int:
+        """How many characters at the end may be the beginning of a stop string."""
+        held = self._held
+        return max((n for stop in self.stops for n in range(1, len(stop)) if held.endswith(stop[:n])), default=0)
