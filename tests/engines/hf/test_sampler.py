@@ -83,6 +83,7 @@ def test_draws_follow_the_distribution() -> None:
 @pytest.mark.parametrize(
     ("options", "allowed"),
     [
+        ({"top_p": 0.0}, {3}),
         ({"top_p": 0.35}, {3}),
         ({"top_p": 0.6}, {3, 4}),
         ({"top_p": 0.95}, {0, 1, 3, 4}),
@@ -92,6 +93,7 @@ def test_draws_follow_the_distribution() -> None:
         ({"top_k": 99}, {0, 1, 3, 4}),
         ({"min_p": 0.45}, {1, 3, 4}),
         ({"min_p": 0.8}, {3}),
+        ({"min_p": 1.0}, {3}),
         ({"top_k": 2, "top_p": 0.58}, {3, 4}),  # 0.4 of 0.7 is less than 0.58: top-p counts after top-k
     ],
 )

@@ -8,6 +8,7 @@ cumulative distribution over token ids, in double precision. Each row of a batch
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from cgr.engines.hf.jobs import ThinkJob
 
 PENALTIES = {"presence_penalty", "frequency_penalty", "repetition_penalty"}
+SMALLEST = sys.float_info.min
 BLOCK = 256
 ROUNDS = 10
 MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
@@ -81,17 +83,20 @@ class Filters:
 
     @classmethod
     def of(cls, rows: list[Sampling], device: torch.device) -> Filters:
-        """The filters of these rows. A row that does not use a filter gets the value that leaves it unchanged."""
+        """The filters of these rows. A row that does not use a filter gets the value that leaves it unchanged.
+
+        The likeliest token is always kept, also with a top-p of 0.
+        """
 
         def column(values: list[float], dtype: torch.dtype = torch.float64) -> torch.Tensor:
             return torch.tensor(values, dtype=dtype, device=device)
 
-        top_p = [row.top_p if row.top_p < 1 else math.inf for row in rows]
+        top_p = [max(row.top_p, SMALLEST) if row.top_p < 1 else math.inf for row in rows]
         return cls(
             column([row.temperature or 1.0 for row in rows]),
             column([row.top_k for row in rows], torch.long) if any(row.top_k > 0 for row in rows) else None,
             column(top_p) if min(top_p) < 1 else None,
-            column([row.min_p for row in rows]) if any(row.min_p > 0 for row in rows) else None,
+            column([min(row.min_p, 1.0) for row in rows]) if any(row.min_p > 0 for row in rows) else None,
         )
 
     def probabilities(self, logits: torch.Tensor) -> torch.Tensor:
@@ -187,7 +192,7 @@ class SamplingBatch:
         if self.penalised or self.banned is not None:
             logits = logits.clone()
         for number in self.penalised:
-            job = self.jobs[number]
+            job = self.jobs[number]  # penalties count all tokens after the prompt
             logits[number] = penalise(logits[number], job.slot.ids[job.prompt :], job.sampling)
         if self.banned is not None:
             logits[self.banned] = -torch.inf
