@@ -7,7 +7,7 @@ import math
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -103,10 +103,10 @@ class TransformersSession:
         unreturned = [token for token, _ in (*self._buffer, *self._watch.held)]
         if self._detokenizer is None and (on_text or self.facts.end_tag.token is None):
             self._detokenizer = self.facts.tokenizer.detokenizer([*self.prompt, *self.trace])
-        send = self._text_sender(on_text, tokens) if on_text else None
+        call = _caller(on_text) if on_text else None
         return self._job(
             unreturned,
-            lambda token, logprob, top: self._take(token, logprob, top, tokens, send),
+            lambda token, logprob, top: self._take(token, logprob, top, tokens, call),
             self.facts.end_tag.ids[:1] if ban_end else (),
             logprobs=self.sampling.logprobs,
         )
@@ -117,23 +117,8 @@ class TransformersSession:
         prompt = len(self.prompt)
         return ThinkJob(self.slot, self._length, tail, prompt, self.sampling, self._random, on_token, banned, logprobs)
 
-    def _text_sender(self, on_text: OnText, tokens: int) -> Callable[[Sequence[Pair]], None]:
-        """A function for the decode thread that calls `on_text` on the event loop, for the requested tokens only."""
-        call = _caller(on_text)
-        left = tokens - len(self._buffer)
-
-        def send(pairs: Sequence[Pair]) -> None:
-            nonlocal left
-            for _, text in pairs[:left]:
-                call(text)
-            left -= len(pairs)
-
-        return send
-
-    def _take(
-        self, token: int, logprob: float, top: float, wanted: int, send: Callable[[Sequence[Pair]], None] | None
-    ) -> bool:
-        """Called on the decode thread with each token; True when there are enough."""
+    def _take(self, token: int, logprob: float, top: float, requested: int, call: OnText | None) -> bool:
+        """Called on the decode thread with each token; True when there are enough. `call` gets the requested text."""
         tag = self.facts.end_tag.token
         if token in self.facts.end_ids and token != tag:
             self._ended = self._eos = True
@@ -146,10 +131,11 @@ class TransformersSession:
             if self.sampling.logprobs:
                 self._logprobs.append(logprob)
                 self._tops.append(top)
+        if call:
+            for _, text in freed[: requested - len(self._buffer)]:
+                call(text)
         self._buffer += freed
-        if send:
-            send(freed)
-        return self._ended or len(self._buffer) >= wanted
+        return self._ended or len(self._buffer) >= requested
 
     def _free(self, token: int) -> list[Pair]:
         """The tokens, with their text, that are certainly not part of the end tag."""
@@ -196,7 +182,7 @@ class TransformersSession:
             return
         pieces: asyncio.Queue[Written | None] = asyncio.Queue()
         send = _caller(pieces.put_nowait)
-        writer = _Writer(self.slot, self.facts, limit, StopStrings(self.sampling.stop), send)
+        writer = _Writer(self.slot, self.facts, limit, self.sampling.stop, send)
         job = self._job(self.facts.end_tag.ids, writer.take)
         job.future.add_done_callback(lambda _: send(None))
         self.scheduler.submit(job)
@@ -228,21 +214,16 @@ def _caller(function: Callable[[Any], object]) -> Callable[[Any], None]:
     return call
 
 
-@dataclass(slots=True)
 class _Writer:
     """Turns the tokens of a written answer into pieces of text, on the decode thread."""
 
-    slot: Slot
-    facts: ModelFacts
-    limit: int
-    stops: StopStrings
-    send: Callable[[Written], None]
-    _detokenizer: Detokenizer = field(init=False)
-    _count: int = 0
-    _unsent: int = 0
-
-    def __post_init__(self) -> None:
-        self._detokenizer = self.facts.tokenizer.detokenizer()
+    def __init__(
+        self, slot: Slot, facts: ModelFacts, limit: int, stops: tuple[str, ...], send: Callable[[Written], None]
+    ) -> None:
+        self.slot, self.facts, self.limit, self.send = slot, facts, limit, send
+        self.stops = StopStrings(stops)
+        self._detokenizer = facts.tokenizer.detokenizer()
+        self._count = self._unsent = 0
 
     def take(self, token: int, _logprob: float, _top: float) -> bool:
         """Accept one token; True after the last one."""
