@@ -77,10 +77,10 @@ async def costs(subject: Subject, results: Results) -> None:
 def packed(smol: str, results: Results) -> None:
     """All cuts of a trace in one pass, over a plain prefill of it."""
     from benchmarks import torch_engine
-    from cgr.engines.hf.engine import TransformersEngine, TransformersOptions
-    from cgr.engines.text.chat import parse_tags
+    from cgr.engines.hf.engine import TransformersEngine
+    from cgr.engines.open import ModelOptions
 
-    engine = TransformersEngine(smol, TransformersOptions(tags=parse_tags(TAGS)))
+    engine = TransformersEngine(smol, ModelOptions(think_tags=TAGS))
     for length, found in torch_engine.packed_costs(engine, (QUICK_RECORDED,) if results.quick else PACKED).items():
         name, what = "SmolLM2, transformers", f"probing {length:,} tokens at 32 cuts, packed"
         most = 1.1 if length >= RECORDED else 1.25
@@ -99,7 +99,7 @@ def smol_in_vllm(smol: str, results: Results) -> None:
     with tempfile.TemporaryDirectory() as folder:
         with quiet():
             loaded.model.save_pretrained(folder)
-            loaded.words.tokenizer.save_pretrained(folder)
+            loaded.tokenizer.tokenizer.save_pretrained(folder)
         del loaded
         asyncio.run(costs(Subject(f"vllm:{folder}", "SmolLM2, vLLM", TAGS, (4096,)), results))
 

@@ -18,10 +18,8 @@ from typing import Any
 import click
 import torch
 
-from cgr.engines.hf.engine import TransformersEngine, TransformersOptions
-from cgr.engines.hf.requests import Alone
-from cgr.engines.hf.session import ask
-from cgr.engines.text.chat import ThinkTags
+from cgr.engines.hf.engine import TransformersEngine
+from cgr.engines.open import ModelOptions
 from cgr.probing import ProbeSpec
 
 LENGTHS = (2000, 6000)
@@ -38,9 +36,7 @@ def timed(clock: Clock, work: Callable[..., Any], *arguments: Any) -> float:
 
 async def alone(engine: TransformersEngine, clock: Clock, work: Callable[..., Any], *arguments: Any) -> float:
     """How long this takes on the engine's own thread: one with a team of its own would have more threads than cores."""
-    job = Alone(partial(timed, clock, work, *arguments))
-    found: float = await ask(engine.batch, job, job.future)
-    return found
+    return await engine.run_exclusive(partial(timed, clock, work, *arguments))
 
 
 @torch.inference_mode()  # type: ignore[untyped-decorator, unused-ignore]
@@ -80,6 +76,7 @@ def packed_costs(
 async def _packed_costs(
     engine: TransformersEngine, lengths: Sequence[int], cuts: int, limit: int, rounds: int, clock: Clock
 ) -> dict[int, dict[str, float]]:
+    await engine.connect()
     prompt = await engine.prompt(QUESTION)
     spec = ProbeSpec(max_answer_tokens=limit)
     suffix = await engine.encode(spec.prefix)
@@ -90,12 +87,12 @@ async def _packed_costs(
         places = [len(trace) * (number + 1) // cuts for number in range(cuts)]
         once, packed = [], []
         for _ in range(rounds):
-            once.append(await alone(engine, clock, prefill, engine.loaded.model, [*prompt, *trace]))
+            once.append(await alone(engine, clock, prefill, engine.connected.model.model, [*prompt, *trace]))
             began = clock()
             await engine.probe_many(prompt, trace, places, suffix, limit, spec.done())
             packed.append(clock() - began)
         naive = [
-            await alone(engine, clock, prefill, engine.loaded.model, [*prompt, *trace[:place], *suffix])
+            await alone(engine, clock, prefill, engine.connected.model.model, [*prompt, *trace[:place], *suffix])
             for place in places[cuts // TIMED_CUTS - 1 :: cuts // TIMED_CUTS]
         ]
         ratio = statistics.median(mine / other for mine, other in zip(packed, once, strict=True))
@@ -112,7 +109,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
     asked = parser.parse_args()
-    engine = TransformersEngine(asked.model, TransformersOptions(tags=ThinkTags("<think>", "</think>")))
+    engine = TransformersEngine(asked.model, ModelOptions(think_tags="<think>,</think>"))
     clock = time.process_time if asked.cpu else time.perf_counter
     for length, costs in packed_costs(engine, asked.lengths, rounds=asked.rounds, clock=clock).items():
         click.echo(
