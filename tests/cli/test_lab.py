@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import time
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,26 @@ import pytest
 
 from cgr.lab.store import NotARun, Store
 from cgr.lab.store.recorded import RecordedTrace
-from tests.support import CGR, command, environment
+from tests.support import command, environment
 
+RECORDED = "recorded\n"
+# The command, which after its first trace says so and waits for the end of its standard input: it cannot finish early.
+HOLD_AFTER_FIRST_TRACE = """
+import sys
+from cgr.cli import main
+from cgr.lab.store import Store
+
+add_trace = Store.add_trace
+
+def add_and_wait(store, *arguments, **options):
+    Store.add_trace = add_trace
+    add_trace(store, *arguments, **options)
+    print("recorded", flush=True)
+    sys.stdin.read()
+
+Store.add_trace = add_and_wait
+main(sys.argv[1:])
+"""
 MADE = ("--questions", "arithmetic", "--limit", "3", "--seeds", "2", "--budget", "64", "--interval", "16")
 
 
@@ -41,15 +59,16 @@ def count(folder: Path) -> int:
 
 
 def stopped_midway(folder: Path, how: signal.Signals, *arguments: str) -> tuple[int, str]:
-    """The exit code and the complaints of the command, stopped by a signal when the first trace is in the store."""
-    call = [str(CGR), *arguments, "--out", str(folder)]
+    """Exit code and standard error of the command, stopped by a signal right after its first trace is in the store."""
+    call = [sys.executable, "-c", HOLD_AFTER_FIRST_TRACE, *arguments, "--out", str(folder)]
     pipe = subprocess.PIPE
-    with subprocess.Popen(call, stdout=pipe, stderr=pipe, text=True, env=environment({})) as process:
-        while count(folder) < 1 and process.poll() is None:
-            time.sleep(0.005)
+    with subprocess.Popen(call, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment({})) as process:
+        assert process.stdout is not None
+        recorded = RECORDED in process.stdout
         process.send_signal(how)
-        _, said = process.communicate()
-    return process.returncode, said
+        _, errors = process.communicate()  # closes its standard input: the command goes on, with the signal pending
+    assert recorded, errors
+    return process.returncode, errors
 
 
 def same_traces(here: list[RecordedTrace], there: list[RecordedTrace]) -> None:
@@ -69,12 +88,11 @@ def test_killed_it_goes_on_where_it_stopped_and_comes_to_the_same(run: Path, tmp
     folder, arguments = tmp_path / "killed", ("generate", *MADE, "--sessions", "1")
     code, _ = stopped_midway(folder, signal.SIGKILL, *arguments)
     assert code == -signal.SIGKILL
-    before = count(folder)
-    assert 1 <= before < 6
+    assert count(folder) == 1
     done = command(*arguments, "--out", str(folder), "--json")
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
-    assert (summary["traces"], summary["new"], summary["failed"]) == (6, 6 - before, 0)
+    assert (summary["traces"], summary["new"], summary["failed"]) == (6, 5, 0)
     same_traces(kept(folder), kept(run))
 
 
@@ -82,7 +100,8 @@ def test_interrupted_it_says_how_far_it_came(run: Path, tmp_path: Path) -> None:
     folder, arguments = tmp_path / "interrupted", ("generate", *MADE, "--sessions", "1")
     code, said = stopped_midway(folder, signal.SIGINT, *arguments)
     assert code == 130
-    assert said == f"Interrupted: {count(folder)} of 6 traces are in {folder}. The same command goes on from here.\n"
+    assert count(folder) == 1
+    assert said == f"Interrupted: 1 of 6 traces are in {folder}. The same command goes on from here.\n"
     assert command(*arguments, "--out", str(folder), "--quiet").returncode == 0
     same_traces(kept(folder), kept(run))
 
