@@ -49,7 +49,7 @@ class Results:
         """What an earlier run on this machine wrote, if it did."""
         path = _path(folder, quick)
         found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        if found.get("machine") != json.loads(json.dumps(machine.look().to_dict())):
+        if found.get("machine") != json.loads(json.dumps(machine.describe().to_dict())):
             return cls(quick)
         rows = [Row(**{name: value for name, value in row.items() if name != "held"}) for row in found["rows"]]
         return cls(quick, rows, found["curves"], found["parts"])
@@ -67,7 +67,7 @@ class Results:
     def to_dict(self) -> dict[str, Any]:
         return {
             "quick": self.quick,
-            "machine": machine.look().to_dict(),
+            "machine": machine.describe().to_dict(),
             "parts": self.parts,
             "rows": [asdict(row) | {"held": row.held} for row in self.rows],
             "curves": self.curves,
@@ -86,7 +86,7 @@ class Results:
         return sorted(self.rows, key=lambda row: row.engine.split(", ")[::-1] if row.engine != "none" else [])
 
     def table(self) -> str:
-        found = machine.look()
+        found = machine.describe()
         packages = ", ".join(f"{name} {version}" for name, version in found.packages)
         head = f"{found.processor}, {found.cores} cores; Python {found.python}, cgr {found.cgr}, {packages}"
         lines = [head, "", "| what | engine | measured | hold | |", "|---|---|---|---|---|"]

@@ -182,7 +182,7 @@ def test_what_is_asked_wrongly_is_said_in_one_sentence(arguments: tuple[str, ...
 
 def test_what_rules_need_is_recorded_for_them(run: Path, tmp_path: Path) -> None:
     refused = command("probe", str(run), "--for", "deer", "--prefix", "So: {")
-    assert (refused.returncode, "Rules say themselves how they ask" in refused.stderr) == (2, True)
+    assert (refused.returncode, "With --for, the rules determine the probes." in refused.stderr) == (2, True)
     unknown = command("probe", str(run), "--for", "dear")
     assert (unknown.returncode, "Did you mean 'deer'?" in unknown.stderr) == (2, True)
     for _ in range(2):  # the second time there is nothing left to do

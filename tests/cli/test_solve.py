@@ -51,9 +51,9 @@ def test_without_a_question_it_takes_one_of_its_own() -> None:
     done = command("solve", *SHORT)
     assert (done.returncode, done.stderr) == (0, "")
     said, question = done.stdout.splitlines()[:2]
-    assert "embedded model's own" in said
+    assert "embedded model's problems" in said
     assert is_held_out(question)
-    assert "The truth  " in done.stdout
+    assert "\nCorrect    " in done.stdout
     assert solve_json("--seed", "1", "--rule", "no-thinking")["question"] != question
 
 
@@ -65,8 +65,8 @@ def test_plain_text_off_a_terminal() -> None:
     assert "? " in done.stdout
     for line in ("Answer     ", "Certainty  ", "Stopped    because ", "Thinking   ", "Probes     ", "Answering  "):
         assert f"\n{line}" in done.stdout
-    assert "of the 48 that the budget allowed" in done.stdout
-    assert "The truth" not in done.stdout
+    assert "tokens of the budget of 48" in done.stdout
+    assert "\nCorrect " not in done.stdout
 
 
 @pytest.mark.parametrize("overlap", [False, True])
@@ -170,7 +170,7 @@ def test_interrupted_before_anything_is_known(loaded: Model) -> None:
     large = str(loaded.engine.info.context - 256)
     code, _, errors = interrupted(["--rule", "budget-forcing", "--budget", large], f"budget {large}\n\n")
     assert code == 130
-    assert errors == "Interrupted before the first probe: nothing is known yet.\n"
+    assert errors == "Interrupted before the first probe: there is no answer yet.\n"
 
 
 def test_interrupted_with_what_is_known(loaded: Model) -> None:
