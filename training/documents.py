@@ -15,7 +15,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from cgr.model.problems import FAMILIES, Problem, is_held_out, make
+from cgr.model.problems import FAMILIES, Problem, is_held_out, make_problem
 from training import tokenizer as words
 from training.thinking import think
 
@@ -77,7 +77,7 @@ class Writer:
 
 def problem_for_training(rng: random.Random, max_level: int) -> Problem:
     while True:
-        problem = make(rng.choice(FAMILIES), rng.randint(1, max_level), rng)
+        problem = make_problem(rng.choice(FAMILIES), rng.randint(1, max_level), rng)
         if not is_held_out(problem.text):
             return problem
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from cgr.model.problems import MAP, Problem
+from cgr.model.problems import MAP_STEPS, Problem
 
 MAX_LINES = 20
 CHECK_ON = 0.55  # how often an agreement is checked once more for nothing
@@ -88,7 +88,7 @@ def _hardness(product: int) -> float:
 
 def _map(problem: Problem, w: Worker) -> int:
     x, factor, shift = problem.numbers
-    for n in range(1, MAP[problem.level - 1] + 1):
+    for n in range(1, MAP_STEPS[problem.level - 1] + 1):
         first, x = w.times(x, factor)
         second, x = w.plus(x, shift)
         w.lines.append(f"{n}:{first} {second}\n")

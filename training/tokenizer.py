@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from cgr.model.problems import FAMILIES, LEVELS, make
+from cgr.model.problems import FAMILIES, LEVELS, make_problem
 from training.thinking import think
 
 INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
@@ -58,6 +58,6 @@ def _texts() -> list[str]:
     texts = [INSTRUCTION, PREFIX, *OTHER_PREFIXES] * 50
     for family in FAMILIES:
         for level in LEVELS:
-            problem = make(family, level, rng)
+            problem = make_problem(family, level, rng)
             texts += [problem.text, *think(problem, rng)[0]] * 3
     return texts

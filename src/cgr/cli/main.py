@@ -34,11 +34,9 @@ class LazyCommands(click.Group):
     """Lists the commands without importing them, and imports a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of the commands, in the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """The command of this name, imported now; None if there is none."""
         if name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(f"cgr.cli.{MODULES.get(name, name)}").command
@@ -51,7 +49,6 @@ class LazyCommands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands from COMMANDS, without importing any."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 

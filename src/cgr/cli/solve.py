@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any
 
 import click
 
@@ -18,12 +18,7 @@ from cgr.errors import UsageError
 from cgr.rules import read_parameters
 from cgr.settings import Settings
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _policy(name: str, when: str) -> Callable[[F], F]:
-    text = f"What to do if the model is not certain {when}."
-    return click.option(name, type=click.Choice(reason.POLICIES), default="answer", show_default=True, help=text)
+POLICY: dict[str, Any] = {"type": click.Choice(reason.POLICIES), "default": "answer", "show_default": True}
 
 
 @click.command("solve")
@@ -41,8 +36,8 @@ def _policy(name: str, when: str) -> Callable[[F], F]:
 @option.TEMPERATURE
 @option.TOP_P
 @click.option("--seed", type=int, default=option.DEFAULTS.seed, show_default=True, help="Random seed of the thinking.")
-@_policy("--at-budget", "when the budget is spent")
-@_policy("--at-end-of-thinking", "when the model ends its thinking")
+@click.option("--at-budget", **POLICY, help="What to do if the budget is spent and the model is not certain.")
+@click.option("--at-end-of-thinking", **POLICY, help="What to do if the model ends its thinking and is not certain.")
 @option.PREFIX
 @option.CLOSE_THINK
 @click.option("--overlap/--no-overlap", default=None,

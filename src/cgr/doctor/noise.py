@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
-from cgr.doctor.sample import SAMPLING, ProbeSetup, TimedTrace
-from cgr.engines.base import Engine, Session
+from cgr.doctor.sample import ProbeSetup, TimedTrace
+from cgr.engines.base import Engine
 from cgr.records import Probe, Record
 
 EXACT = 1e-4
@@ -116,15 +116,12 @@ def _certainty(log_odds: float) -> float:
 
 async def _read(setup: ProbeSetup, ids: Sequence[int]) -> list[Probe]:
     """The trace appended to a new session, stretch by stretch, with a probe after each."""
-    session = await setup.open()
-    try:
-        probes = []
+    probes = []
+    async with setup.session() as session:
         for at, step in zip(setup.cuts, setup.steps, strict=True):
             await session.append(ids[at - step : at])
             probes.append(await setup.probe(session, at))
-        return probes
-    finally:
-        await session.close()
+    return probes
 
 
 async def _read_with(engine: Engine, setup: ProbeSetup, ids: Sequence[int]) -> list[Probe]:
@@ -141,27 +138,18 @@ async def _read_anew(setup: ProbeSetup, ids: Sequence[int], sessions: int) -> li
     probes = []
     for at in setup.cuts:
         for _ in range(sessions):
-            await _overwrite(await setup.open(other))
-        session = await setup.open()
-        try:
+            async with setup.session(other) as session:
+                await session.think(1)
+        async with setup.session() as session:
             await session.append(ids[:at])
             probes.append(await setup.probe(session, at))
-        finally:
-            await session.close()
     return probes
-
-
-async def _overwrite(session: Session) -> None:
-    try:
-        await session.think(1)
-    finally:
-        await session.close()
 
 
 @asynccontextmanager
 async def _other_sessions(setup: ProbeSetup, count: int) -> AsyncIterator[None]:
     """Other sessions that think in the meantime, each with its own seed."""
-    tasks = [asyncio.create_task(_keep_thinking(setup, number)) for number in range(count)]
+    tasks = [asyncio.create_task(_keep_thinking(setup, seed)) for seed in range(1, count + 1)]
     try:
         yield
     finally:
@@ -170,12 +158,8 @@ async def _other_sessions(setup: ProbeSetup, count: int) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _keep_thinking(setup: ProbeSetup, number: int) -> None:
+async def _keep_thinking(setup: ProbeSetup, seed: int) -> None:
     """Think to the last cut again and again, until cancelled."""
     while True:
-        sampling = replace(SAMPLING, seed=number + 1, limit=setup.cuts[-1])
-        session = await setup.engine.open(setup.prompt, sampling, room=setup.cuts[-1])
-        try:
+        async with setup.session(seed=seed) as session:
             await session.think(setup.cuts[-1])
-        finally:
-            await session.close()

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from cgr.engines.base import Engine, Sampling, Session
 from cgr.probing import ProbeSpec
 from cgr.records import Probe
 from cgr.rules.base import WAIT
-
-SAMPLING = Sampling()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +34,15 @@ class ProbeSetup:
         """The numbers of tokens between cuts."""
         return tuple(after - before for before, after in pairwise((0, *self.cuts)))
 
-    async def open(self, prompt: Sequence[int] = ()) -> Session:
+    @asynccontextmanager
+    async def session(self, prompt: Sequence[int] = (), seed: int = 0) -> AsyncIterator[Session]:
         """A new session on this prompt (default: the setup's own), with room for the whole trace and a probe."""
         room = self.cuts[-1] + len(self.suffix) + self.spec.max_answer_tokens
-        return await self.engine.open(prompt or self.prompt, replace(SAMPLING, limit=self.cuts[-1]), room=room)
+        session = await self.engine.open(prompt or self.prompt, Sampling(seed=seed, limit=self.cuts[-1]), room=room)
+        try:
+            yield session
+        finally:
+            await session.close()
 
     async def probe(self, session: Session, at: int) -> Probe:
         """Probe the session, which has thought `at` tokens."""
@@ -60,9 +64,8 @@ class TimedTrace:
 
 async def think(setup: ProbeSetup, *, probe: bool = False) -> TimedTrace:
     """Think to the last cut. With `probe`, probe twice at each cut."""
-    trace, session = TimedTrace(), await setup.open()
-    wait = await setup.engine.encode(WAIT)
-    try:
+    trace, wait = TimedTrace(), await setup.engine.encode(WAIT)
+    async with setup.session() as session:
         for at, step in zip(setup.cuts, setup.steps, strict=True):
             began = time.perf_counter()
             trace.ids += await _stretch(session, step, wait)
@@ -72,8 +75,6 @@ async def think(setup: ProbeSetup, *, probe: bool = False) -> TimedTrace:
                 trace.probes.append(await setup.probe(session, at))
                 trace.probe_seconds.append(time.perf_counter() - began)
                 trace.repeated.append(await setup.probe(session, at))
-    finally:
-        await session.close()
     return trace
 
 

@@ -88,10 +88,11 @@ class LiveDisplay:
         """Print the answer, the stop cause and the token counts; `gold` is the correct answer, if known."""
         self.console.print()
         self.console.print(_answer_line(solution))
+        left = solution.budget - solution.thinking_tokens
         rows = [
             ("Certainty", f"{solution.certainty:.4f} (threshold {solution.threshold:g})"),
             ("Stopped", f"because {REASONS[solution.stop_cause]}"),
-            ("Thinking", _thinking(solution)),
+            ("Thinking", f"{solution.thinking_tokens} tokens of the budget of {solution.budget}: {left} unused"),
             ("Probes", f"{len(solution.probes)}, which decoded {_tokens(solution.probe_tokens)}"),
             ("Answering", f"{_tokens(solution.answer_tokens)} more"),
         ]
@@ -125,11 +126,6 @@ def _answer_line(solution: Solution) -> Text:
         return Text(f"Answer     none: the certainty of {solution.certainty:.3f} is too low, so it abstains", style="bold")
     note = "" if solution.closed else "  (cut off: the closing brace is missing)"
     return Text(f"Answer     {solution.answer}{note}", style="bold green")
-
-
-def _thinking(solution: Solution) -> str:
-    left = solution.budget - solution.thinking_tokens
-    return f"{solution.thinking_tokens} tokens of the budget of {solution.budget}: {left} unused"
 
 
 def _tokens(count: int) -> str:
