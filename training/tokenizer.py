@@ -1,4 +1,4 @@
-"""The embedded model's tokenizer: a small byte-level BPE, digits single, cut like Qwen's so that llama.cpp knows it."""
+"""The tokenizer of the embedded model: a small byte-level BPE with single digits, split like Qwen's, as llama.cpp knows it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VOCABULARY = 448
 
 
 def build(path: Path) -> Tokenizer:
-    """Learn the merges on the texts that the model will see, and save `tokenizer.json`."""
+    """Learn the merges on texts like those of the training, and save `tokenizer.json`."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [

@@ -12,7 +12,7 @@ import click
 from cgr import __version__
 from cgr.errors import CgrError, UnknownName, UsageError
 
-COMMANDS = {
+VERBS = {
     "solve": "Answer one question; stop thinking when the model is certain.",
     "demo": "Run a small complete experiment on the embedded model.",
     "run": "Run an experiment from a recipe file: generate, probe, report.",
@@ -34,23 +34,23 @@ class LazyCommands(click.Group):
     """Lists the commands without importing them, and imports a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return list(VERBS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
+        if name not in VERBS:
             return None
         command: click.Command = importlib.import_module(f"cgr.cli.{MODULES.get(name, name)}").command
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """As in click, but an unknown name raises UnknownName, which suggests the nearest."""
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            raise UnknownName.among("command", args[0], COMMANDS)
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            raise UnknownName.among("command", args[0], VERBS)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl(list(VERBS.items()))
 
 
 @click.command(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
