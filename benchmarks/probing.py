@@ -30,8 +30,8 @@ async def between(bench: Bench, name: str, length: int, results: Results) -> lis
     """Without overlap. The two sessions alternate after each stretch, so that other load on the machine affects both."""
     interval = max(length // PROBES, GRID)
     question = bench.question()  # the same for both, so that they think the same
-    plain, asked = [await bench.session(length, question=question, seed=5) for _ in range(2)]
-    alone, probed = bench.driver(plain), bench.driver(asked)
+    plain, with_probes = [await bench.session(length, question=question, seed=5) for _ in range(2)]
+    alone, probed = bench.driver(plain), bench.driver(with_probes)
     seconds, tokens, probes = [0.0, 0.0], 0, []
     try:
         for at in range(interval, length + 1, interval):
@@ -43,7 +43,7 @@ async def between(bench: Bench, name: str, length: int, results: Results) -> lis
             probes.append({"at": float(at), "probe": asking, "token": once / interval})
     finally:
         await plain.close()
-        await asked.close()
+        await with_probes.close()
     _row_on_the_way(results, name, length, False, seconds[1] / seconds[0], 1 + tokens / length, seconds)
     results.curves[f"{name}, {length} tokens"] = probes
     return list(alone.ids)

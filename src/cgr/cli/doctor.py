@@ -32,7 +32,7 @@ def command(given: ModelChoice, tokens: int, threshold: float, share: float, as_
     from cgr.doctor import CheckupOptions
     from cgr.doctor.terminal import checkup_lines
 
-    given.refuse_probe_model(f"Check the probe model by itself: --model {given.probe_model}")
+    given.refuse_probe_model(f"Check the probe model separately: --model {given.probe_model}")
     checkup = asyncio.run(_examine(given, CheckupOptions(tokens, threshold, share)))
     click.echo(checkup.to_json() if as_json else "\n".join(checkup_lines(checkup)))
 

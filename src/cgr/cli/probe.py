@@ -68,6 +68,6 @@ def command(
     probed_model = given if given.model else replace(given, model=config.model)
     session_count = sessions_for(sessions, probed_model)
     progress = Progress(quiet=quiet or as_json)
-    asked = open_given(probed_model, sessions=session_count, budget=config.budget)
-    work = partial(probe_each, run, wishes, asked, open_teller=open_model, sessions=session_count, progress=progress)
+    model = open_given(probed_model, sessions=session_count, budget=config.budget)
+    work = partial(probe_each, run, wishes, model, open_teller=open_model, sessions=session_count, progress=progress)
     return finish(work, run, None, progress, quiet, as_json)
