@@ -23,9 +23,7 @@ import click
 from benchmarks import memory
 from benchmarks.rows import Results, Row
 from cgr.engines.base import Engine, Sampling, keyed_seed
-from cgr.engines.completions.engine import RemoteEngine
-from cgr.engines.completions.wire import thinking_body
-from cgr.engines.llama.engine import LlamaEngine
+from cgr.engines.completions.engine import CompletionsEngine
 from cgr.model.problems import unseen
 from cgr.settings import INSTRUCTION
 from cgr.solve import open_model
@@ -50,34 +48,21 @@ async def by_sessions(engine: Engine, prompts: Prompts, tokens: int) -> int:
     return sum(await asyncio.gather(*itertools.starmap(one, enumerate(prompts))))
 
 
-async def llama_requests(engine: LlamaEngine, prompts: Prompts, tokens: int) -> int:
-    """The same with one plain request per prompt: the speed of the server alone."""
-    here = engine._here()
+async def plain_requests(engine: CompletionsEngine, prompts: Prompts, tokens: int) -> int:
+    """The same with one plain request per prompt, without streaming: the speed of the server alone."""
+    import aiohttp
 
-    async def one(number: int, prompt: Sequence[int]) -> int:
-        slots = await here.free.get()
-        try:
-            body = thinking_body(prompt, tokens, Sampling(), keyed_seed(number, 0), slots[0])
-            return len((await here.wire.complete(body)).ids)
-        finally:
-            here.free.put_nowait(slots)
-
-    return sum(await asyncio.gather(*itertools.starmap(one, enumerate(prompts))))
-
-
-async def openai_requests(engine: RemoteEngine, prompts: Prompts, tokens: int) -> int:
-    """The same with one plain request per prompt, without streaming."""
-    import httpx
-
-    headers = {"Authorization": f"Bearer {engine.options.api_key}"} if engine.options.api_key else {}
-    limits = httpx.Limits(max_connections=len(prompts))
-    async with httpx.AsyncClient(headers=headers, limits=limits, timeout=None, trust_env=False) as client:
+    known = engine.connected
+    headers = {"Authorization": f"Bearer {known.key}"} if known.key else {}
+    connector, timeout = aiohttp.TCPConnector(limit=len(prompts)), aiohttp.ClientTimeout(total=None)
+    async with aiohttp.ClientSession(headers=headers, connector=connector, timeout=timeout) as client:
 
         async def one(number: int, prompt: Sequence[int]) -> int:
             body = {"model": engine.info.name, "prompt": list(prompt), "max_tokens": tokens, "temperature": 0.6}
             body |= {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "seed": keyed_seed(number, 0)}
-            reply = await client.post(f"{engine.addresses[0]}/v1/completions", json=body)
-            return int(reply.raise_for_status().json()["usage"]["completion_tokens"])
+            async with client.post(f"{known.addresses[0]}/v1/completions", json=body) as reply:
+                reply.raise_for_status()
+                return int((await reply.json())["usage"]["completion_tokens"])
 
         return sum(await asyncio.gather(*itertools.starmap(one, enumerate(prompts))))
 
@@ -93,9 +78,7 @@ async def torch_loop(engine: Any, prompts: Prompts, tokens: int) -> int:
 
 def bare_loop_of(engine: Engine) -> Loop:
     """The bare loop to compare this engine with."""
-    if isinstance(engine, LlamaEngine):
-        return llama_requests
-    return openai_requests if isinstance(engine, RemoteEngine) else torch_loop
+    return plain_requests if isinstance(engine, CompletionsEngine) else torch_loop
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""cgr: Certainty-Guided Reasoning. A model stops thinking when it is sure, thinks on when it is not, and says so when it
+"""cgr: Certainty-Guided Reasoning. A model stops thinking when it is sure, continues when it is not, and abstains if it
 never becomes sure.
 
     >>> import cgr
@@ -6,7 +6,7 @@ never becomes sure.
     >>> solution.answer, solution.certainty, solution.stop_cause  # doctest: +SKIP
 """
 
-from cgr.drive.driver import Decided, Event, Probed, Thinking
+from cgr.drive.events import Decided, Event, Probed, Thinking
 from cgr.errors import CgrError
 from cgr.records import Decision, Probe, Question, Token, Trace
 from cgr.rules import GIVE_UP, GO_ON, STOP, KeepThinking, Rule, Seen, known_rules, next_multiple, rule

@@ -8,7 +8,8 @@ CgrError
 │   ├── NoThinkTags         a model that does not say how it thinks
 │   └── DoesNotFit          prompt, budget and answer exceed the model's context
 ├── EngineError             the engine failed us while we used it
-│   └── MissingCapability   a rule needs what this engine does not have
+│   ├── MissingCapability   a rule needs what this engine does not have
+│   └── Busy                no session became free in time
 └── NotRecorded             a replay was asked for what its recording does not hold
 """
 
@@ -66,6 +67,10 @@ class EngineError(CgrError):
 
 class MissingCapability(EngineError):
     """A rule needs something that this engine does not have."""
+
+
+class Busy(EngineError):
+    """All sessions of the engine are in use."""
 
 
 class NotRecorded(CgrError):

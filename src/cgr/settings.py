@@ -1,14 +1,14 @@
-"""Every option of a run, its default, and what becomes of it on a given model. Defaults live here and nowhere else."""
+"""Every option of a run, its default, and its value on a given model. Defaults are defined here and nowhere else."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, overload
 
 from cgr.certainty import DEFAULT as AGGREGATE
-from cgr.engines.base import ModelInfo, Sampling
+from cgr.engines.base import Conversation, Message, ModelInfo, Sampling, messages_of
 from cgr.errors import DoesNotFit, UnknownName, UsageError
 from cgr.probing import MAX_TOKENS, PREFIX, CloseThink, ProbeSpec
 from cgr.reason import Abstention, AtEnd
@@ -18,13 +18,13 @@ from cgr.rules.base import INTERVAL, THRESHOLD, check_at_least_one, check_thresh
 BUDGET = 32_000
 INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
 PROBES_PER_BUDGET = BUDGET // INTERVAL
-PROMPT_ROOM = 512  # what a question may take of a context that is too small for the paper's budget
+PROMPT_ROOM = 512  # tokens left for the question in a context that is too small for the paper's budget
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a user may choose. None means: what fits the model or the rule, the paper's value where it does. `parameters`:
-    of the rule, by name, beside threshold and interval."""
+    """What a user may choose. None: the paper's value if it fits the model and the rule, else one that does.
+    `parameters`: of the rule, by name, beside threshold and interval."""
 
     rule: str = "cgr"
     threshold: float | None = None
@@ -51,9 +51,9 @@ class Settings:
             if value is not None:
                 check_at_least_one(what, value)
         if not 0 <= self.temperature < math.inf:
-            raise UsageError(f"A temperature of {self.temperature:g} is not one.", "Use 0 or more; 0 is greedy.")
+            raise UsageError(f"A temperature of {self.temperature:g} is not possible.", "Use 0 or more; 0 is greedy.")
         if not 0 < self.top_p <= 1:
-            raise UsageError(f"A top-p of {self.top_p:g} is not a share.", "Use more than 0 and at most 1.")
+            raise UsageError(f"A top-p of {self.top_p:g} is not possible.", "Use more than 0 and at most 1.")
         if self.rule not in known_rules():
             raise UnknownName.among("rule", self.rule, known_rules())
         make_rule(self.rule, **self.parameters)
@@ -70,7 +70,7 @@ class Settings:
         return cls(**options)
 
     def resolve(self, info: ModelInfo) -> Resolved:
-        """These settings on this model: everything that was left open is decided."""
+        """These settings on this model, with a value for everything that was None."""
         budget = self.budget or info.budget or min(BUDGET, max(info.context - PROMPT_ROOM, 1))
         interval = self.interval or info.interval or max(1, min(INTERVAL, budget // PROBES_PER_BUDGET))
         limit = self.max_answer_tokens or info.max_answer_tokens or MAX_TOKENS
@@ -95,13 +95,24 @@ class Settings:
     def sampling(self) -> Sampling:
         return Sampling(self.temperature, self.top_p, self.seed)
 
-    def prompt(self, question: str) -> str:
-        if not question.strip():
+    @overload
+    def prompt(self, question: str) -> str: ...
+
+    @overload
+    def prompt(self, question: Conversation) -> Conversation: ...
+
+    def prompt(self, question: Conversation) -> Conversation:
+        """The question, or the last message of a conversation, followed by the instruction."""
+        *before, last = messages_of(question) or (Message("user", ""),)
+        if not last.content.strip():
             raise UsageError("The question is empty.", 'Ask something: cgr solve "Start with x=864. ..."')
-        return f"{question.strip()}\n{self.instruction}" if self.instruction else question.strip()
+        if last.role != "user":
+            raise UsageError(f"The last message is from the {last.role}.", "End the conversation with a user's message.")
+        text = f"{last.content.strip()}\n{self.instruction}" if self.instruction else last.content.strip()
+        return text if isinstance(question, str) else (*before, Message("user", text))
 
     def _rule(self, interval: int) -> Rule:
-        """The rule, given those of the settings that it knows; a threshold that nobody named is the rule's own."""
+        """The rule with those settings that are parameters of it; without a threshold the rule uses its own."""
         wanted = {"threshold": self.threshold, "interval": interval}
         has = known_rules()[self.rule].parameters()
         given = {name: value for name, value in wanted.items() if name in has}
@@ -110,7 +121,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Settings with nothing left open, and the rule that they make."""
+    """Settings without None, and the rule that they make."""
 
     settings: Settings
     rule: Rule
@@ -119,5 +130,5 @@ class Resolved:
     threshold: float
 
     def sampling(self) -> Sampling:
-        """How to sample for this rule: one that looks at the thinking itself wants its log-probabilities."""
+        """How to sample for this rule: one that inspects the thinking needs its log-probabilities."""
         return replace(self.settings.sampling(), logprobs=bool(self.rule.inspect_every))

@@ -1,34 +1,34 @@
-"""One question, end to end: `solve`, `asolve`, and `open_model` to keep a model loaded for many questions."""
+"""One question from start to end: `solve`, `asolve`, and `open_model` to keep a model loaded for many questions."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+import weakref
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
-from cgr import sync as running
-from cgr.drive.driver import Driver, OnEvent, answer_room
-from cgr.engines.base import Engine, keyed_seed
+from cgr import sync
+from cgr.drive.driver import Driver, Outcome, answer_room
+from cgr.drive.events import EventStream, OnEvent
+from cgr.engines.base import Conversation, Engine, keyed_seed, messages_of
 from cgr.engines.open import EMBEDDED, ModelOptions, find_model
 from cgr.errors import UsageError
-from cgr.records import Decision, Probe, Record, StopCause
+from cgr.records import Probe, Record, StopCause
 from cgr.settings import PROMPT_ROOM, Resolved, Settings
-
-if TYPE_CHECKING:
-    from cgr.engines.completions.connection import Patience
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Solution(Record):
-    """The answer to a question, how sure it is, why thinking stopped, and what it cost.
+    """The answer to a question, how certain it is, why thinking stopped, and what it cost.
 
-    `answer` is None where the model abstained; `certainty` is then that of the answer it withheld. `closed` is False where
-    the answer did not end within its tokens: it is only a beginning then. `probe_model`: who was asked, where that was not
-    the model that thought; its probes say when to stop, the answer and its certainty are those of the model that thought.
+    `answer` is None if the model abstained; `certainty` is then that of the withheld answer. `closed` is False if the
+    answer did not end within its tokens: then it is incomplete. `probe_model`: the model that was probed, if it is not
+    the one that thought. Its probes say when to stop; the answer and its certainty come from the model that thought.
     """
 
     question: str
@@ -55,7 +55,7 @@ class Solution(Record):
     probe_model: str | None = None
 
     def summary(self) -> dict[str, Any]:
-        """What `--json` prints: everything, with each probe as its position, answer, certainty and whether it closed."""
+        """What `--json` prints: all fields, with each probe as its position, answer, certainty, closed and bound."""
         names = ("at", "answer", "certainty", "closed", "bound")
         probes = [{name: getattr(probe, name) for name in names} for probe in self.probes]
         return {name: getattr(self, name) for name in self.__slots__} | {"probes": probes}
@@ -67,26 +67,65 @@ class Model:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._runner: asyncio.Runner | None = None
+        self._finalizer: weakref.finalize[..., Model] | None = None
 
-    def solve(self, question: str, *, on_event: OnEvent | None = None, **options: Any) -> Solution:
+    def solve(self, question: Conversation, *, on_event: OnEvent | None = None, **options: Any) -> Solution:
         """Answer one question. Options are the fields of `cgr.Settings`."""
         return self._run(lambda: self.asolve(question, on_event=on_event, **options))
 
-    async def asolve(self, question: str, *, on_event: OnEvent | None = None, **options: Any) -> Solution:
-        """The same, for asynchronous code; many may run at once, up to the model's `sessions`."""
-        resolved = Settings.of(**options).resolve(self.engine.info)
+    async def asolve(
+        self, question: Conversation, *, on_event: OnEvent | None = None, wait: float | None = None, **options: Any
+    ) -> Solution:
+        """The same for asynchronous code; as many can run at once as the model has `sessions`.
+
+        `wait`: seconds to wait for a free session before `Busy` is raised; None waits without a limit.
+        """
+        if on_event is None:
+            return await self._solve(question, wait, options)
+        stream = self.astream(question, wait=wait, **options)
+        async with aclosing(stream.__aiter__()) as events:
+            async for event in events:
+                on_event(event)
+        return stream.result
+
+    def astream(self, question: Conversation, *, wait: float | None = None, **options: Any) -> EventStream[Solution]:
+        """The events of answering one question, as an async iterator; its `result` is the solution.
+
+        Leaving the iteration early cancels the work. Options are the fields of `cgr.Settings`.
+        """
+        return EventStream(lambda stream: self._solve(question, wait, options, stream))
+
+    async def _solve(
+        self,
+        question: Conversation,
+        wait: float | None,
+        options: dict[str, Any],
+        stream: EventStream[Solution] | None = None,
+    ) -> Solution:
+        settings = Settings.of(**options)
+        await self.engine.connect()
+        resolved = settings.resolve(self.engine.info)
         settings, spec = resolved.settings, resolved.settings.spec()
         overlap = self._overlap(settings)
         room = resolved.budget + await answer_room(self.engine, spec, resolved.rule.asks.over(spec))
         prompt = settings.prompt(question)
-        sampling = replace(resolved.sampling(), seed=keyed_seed(settings.seed, prompt), limit=resolved.budget)
-        session = await self.engine.open(prompt, sampling, room=room, overlap=overlap)
-        driver = Driver(self.engine, session, spec, overlap=overlap, full=settings.full, on_event=on_event)
+        seed = keyed_seed(settings.seed, "\n".join(message.content for message in messages_of(prompt)))
+        sampling = replace(resolved.sampling(), seed=seed, limit=resolved.budget)
+        session = await self.engine.open(prompt, sampling, room=room, overlap=overlap, wait=wait)
+        driver = Driver(
+            self.engine,
+            session,
+            spec,
+            overlap=overlap,
+            full=settings.full,
+            on_event=stream.put if stream else None,
+            ready=stream.room if stream else None,
+        )
         outcome = await driver.run(resolved.rule, resolved.budget, settings.abstention())
-        return self._solution(question, resolved, outcome.decision, outcome.thinking, outcome.wasted_tokens)
+        return self._solution(messages_of(question)[-1].content, resolved, outcome)
 
-    def _solution(self, question: str, resolved: Resolved, decision: Decision, thinking: str, wasted: int) -> Solution:
-        prober: Engine | None = getattr(self.engine, "prober", None)
+    def _solution(self, question: str, resolved: Resolved, outcome: Outcome) -> Solution:
+        decision, prober = outcome.decision, self.engine.prober
         return Solution(
             question=question,
             answer=decision.answer,
@@ -104,51 +143,62 @@ class Model:
             probe_tokens=decision.probe_tokens,
             answer_tokens=decision.answer_tokens,
             probes=decision.probes,
-            thinking=thinking,
+            thinking=outcome.thinking,
             closed=decision.closed,
-            wasted_tokens=wasted,
+            wasted_tokens=outcome.wasted_tokens,
             forced=decision.forced,
             eos=decision.eos,
             probe_model=prober.info.name if prober else None,
         )
 
     def _overlap(self, settings: Settings) -> bool:
-        """As was asked, else as the engine does by itself: servers overlap, models here do not."""
+        """As requested, else the engine's default: servers overlap, models in this process do not."""
         capabilities = self.engine.capabilities
         if settings.overlap and not capabilities.overlap:
             raise UsageError("This model was opened without overlap.", "Open it with open_model(..., overlap=True).")
         return capabilities.overlaps if settings.overlap is None else settings.overlap
 
+    def connect(self) -> None:
+        """Load the model or reach its server, unless that was done already. Not for asynchronous code."""
+
+        async def connect_only() -> None:
+            await self.engine.connect()
+            await self.engine.close()  # this loop's connections; the model stays loaded
+
+        self._run(connect_only)
+
     def _run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        return running.run(self._ready().get_loop(), work)
+        return sync.run(self._ready().get_loop(), work)
 
     def _ready(self) -> asyncio.Runner:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            if self._runner is None:
-                self._runner = asyncio.Runner()
-                self._runner.get_loop()
-            return self._runner
-        raise UsageError("There is an event loop running here already.", "Use `await model.asolve(...)` instead.")
+        if _in_event_loop():
+            raise UsageError("An event loop is running here.", "Use `await model.asolve(...)` instead.")
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+            self._runner.get_loop()
+            # closes the connections of a model that nobody closed, when it is collected or the process ends
+            self._finalizer = weakref.finalize(self, _close, self._runner, self.engine)
+        return self._runner
 
     def close(self) -> None:
-        if self._runner:
-            self._runner.run(self.engine.close())
-            self._runner.close()
-            self._runner = None
+        """Close the connections that `solve` opened. The model stays loaded as long as this object exists."""
+        if self._finalizer:
+            self._finalizer()
+            self._runner = self._finalizer = None
 
     async def aclose(self) -> None:
+        """The same for asynchronous code."""
         await self.engine.close()
 
     def __enter__(self) -> Self:
-        self._ready()
+        self.connect()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
+        await self.engine.connect()
         return self
 
     async def __aexit__(
@@ -157,55 +207,38 @@ class Model:
         await self.aclose()
 
 
-def open_model(
-    model: str | None = None,
-    *,
-    sessions: int = 1,
-    overlap: bool | None = None,
-    budget: int | None = None,
-    context: int | None = None,
-    threads: int | None = None,
-    think_tags: str | None = None,
-    base_url: str | Sequence[str] = (),
-    api_key: str | None = None,
-    tokenizer: str | None = None,
-    device: str | None = None,
-    dtype: str | None = None,
-    dialect: Sequence[str] = (),
-    chunk: int | None = None,
-    patience: Patience | None = None,
-    probe_model: str | None = None,
-) -> Model:
-    """Load a model: nothing for the embedded one, a `.gguf` file, a hub id, `hf:ID`, `vllm:ID` or `llama-server:FILE`; or
-    reach one at a server, by `base_url` (CGR_BASE_URL, and CGR_API_KEY, say the same for a model that is not here).
+def _close(runner: asyncio.Runner, engine: Engine) -> None:
+    if not _in_event_loop():
+        runner.run(engine.close())
+    runner.close()
 
-    `sessions` is how many questions it can think about at once. Each gets a context that holds the budget you mean to use;
-    `context` sets it outright. `think_tags` names the tags of a model that does not say them itself. `probe_model` is a
-    second model that is asked instead of the first, and says when to stop. docs/engines.md has the rest.
+
+def _in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def open_model(model: str | None = None, **options: Any) -> Model:
+    """Load a model: nothing for the embedded one, a `.gguf` file, a hub id, `hf:ID`, `vllm:ID` or `llama-server:FILE`; or
+    reach one at a server, by `base_url` (or CGR_BASE_URL and CGR_API_KEY, for a model that is not on this machine).
+
+    Options are the fields of `cgr.engines.open.ModelOptions`. `sessions` is how many questions it can think about at
+    once. Each gets a context that holds the `budget` you mean to use; `context` sets it directly. `think_tags` names the
+    tags of a model whose files do not. `probe_model` is a second model that is probed in place of the first.
+    docs/engines.md explains the rest. In asynchronous code the model is loaded by `async with`, or by the first `await
+    model.asolve(...)`.
     """
-    opening = ModelOptions(
-        model=model,
-        sessions=sessions,
-        overlap=bool(overlap),
-        context=context,
-        budget=budget,
-        threads=threads,
-        think_tags=think_tags,
-        base_url=(base_url,) if isinstance(base_url, str) else tuple(base_url),
-        api_key=api_key,
-        tokenizer=tokenizer,
-        device=device,
-        dtype=dtype,
-        dialect=tuple(dialect),
-        chunk=chunk,
-        patience=patience,
-        probe_model=probe_model,
-    )
-    return Model(opening.engine())
+    opened = Model(ModelOptions.of(model=model, **options).engine())
+    if not _in_event_loop():
+        opened.connect()
+    return opened
 
 
 def solve(question: str, model: str | None = None, *, on_event: OnEvent | None = None, **options: Any) -> Solution:
-    """Answer one question and stop thinking when sure.
+    """Answer one question and stop thinking when the model is sure.
 
     >>> import cgr
     >>> cgr.solve("Start with x=864. Apply x=(8x+97) mod 1000, 2 times. Find x.").answer  # doctest: +SKIP
@@ -217,7 +250,7 @@ def solve(question: str, model: str | None = None, *, on_event: OnEvent | None =
 
 
 async def asolve(question: str, model: str | None = None, *, on_event: OnEvent | None = None, **options: Any) -> Solution:
-    """The same, for asynchronous code."""
+    """The same for asynchronous code."""
     settings = Settings.of(**options)
     async with open_model(model, overlap=settings.overlap, budget=settings.budget) as loaded:
         return await loaded.asolve(question, on_event=on_event, **options)

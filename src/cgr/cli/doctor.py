@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from cgr.cli.shared.arguments import JSON_OPTION
-from cgr.cli.shared.model_options import ModelChoice, model_options, open_given
+from cgr.cli.shared.model_options import model_options, open_given, refuse_probe_model
+from cgr.engines.open import ModelOptions
 from cgr.rules.base import THRESHOLD
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--threshold", type=float, default=THRESHOLD, show_default=True, help="The threshold that you plan to use.")
 @click.option("--share", type=float, default=0.05, show_default=True, help="Probing may take this share of thinking time.")
 @JSON_OPTION
-def command(given: ModelChoice, tokens: int, threshold: float, share: float, as_json: bool) -> None:
+def command(given: ModelOptions, tokens: int, threshold: float, share: float, as_json: bool) -> None:
     """Check a model on its engine: capabilities, noise of the certainty, and cost of a probe.
 
     The same cuts of one trace are probed in several ways and the results are compared. Without --model, the embedded model
@@ -32,12 +33,12 @@ def command(given: ModelChoice, tokens: int, threshold: float, share: float, as_
     from cgr.doctor import CheckupOptions
     from cgr.doctor.terminal import checkup_lines
 
-    given.refuse_probe_model(f"Check the probe model separately: --model {given.probe_model}")
+    refuse_probe_model(given, f"Check the probe model separately: --model {given.probe_model}")
     checkup = asyncio.run(_examine(given, CheckupOptions(tokens, threshold, share)))
     click.echo(checkup.to_json() if as_json else "\n".join(checkup_lines(checkup)))
 
 
-async def _examine(given: ModelChoice, options: CheckupOptions) -> Checkup:
+async def _examine(given: ModelOptions, options: CheckupOptions) -> Checkup:
     """The checkup; if the engine computes on threads of this process, also with another number of threads."""
     from cgr.doctor import examine, other_threads
 

@@ -10,7 +10,8 @@ import click
 
 from cgr.cli.shared import settings_options as option
 from cgr.cli.shared.arguments import JSON_OPTION, PATH, QUIET_OPTION
-from cgr.cli.shared.model_options import SESSIONS, ModelChoice, model_options, open_given
+from cgr.cli.shared.model_options import SESSIONS, model_options, open_given, refuse_probe_model
+from cgr.engines.open import ModelOptions
 from cgr.errors import UsageError
 from cgr.records import AnswerFormat
 from cgr.settings import Settings
@@ -66,7 +67,7 @@ def command(
     allow_missing_golds: bool,
     question_seed: int,
     seeds: int,
-    given: ModelChoice,
+    given: ModelOptions,
     probe: bool,
     rule: str,
     logprobs: bool,
@@ -91,7 +92,7 @@ def command(
         source, limit=limit, fields=fields, seed=question_seed, format=form, allow_missing_golds=allow_missing_golds
     )
     if not probe:
-        given.refuse_probe_model("Add --probe, or leave out --probe-model.")
+        refuse_probe_model(given, "Add --probe, or leave out --probe-model.")
     plan = Plan(questions, seeds, settings, source, probe, logprobs, written_tokens)
     session_count = sessions_for(sessions, given)
     progress = Progress(quiet=quiet or as_json)

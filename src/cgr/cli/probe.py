@@ -10,7 +10,8 @@ import click
 
 from cgr import certainty, probing
 from cgr.cli.shared.arguments import JSON_OPTION, PATH, QUIET_OPTION, names_in
-from cgr.cli.shared.model_options import SESSIONS, ModelChoice, model_options, open_given
+from cgr.cli.shared.model_options import SESSIONS, model_options, open_given, refuse_probe_model
+from cgr.engines.open import ModelOptions
 from cgr.errors import UsageError
 from cgr.lab.store.config import WHERE, Where
 
@@ -41,7 +42,7 @@ def command(
     aggregate: str | None,
     rules: str | None,
     name: str | None,
-    given: ModelChoice,
+    given: ModelOptions,
     sessions: int | None,
     quiet: bool,
     as_json: bool,
@@ -57,7 +58,7 @@ def command(
     from cgr.lab.store.needed_probes import wishes_for
     from cgr.solve import open_model
 
-    given.refuse_probe_model(f"Probe with another model: --model {given.probe_model}")
+    refuse_probe_model(given, f"Probe with another model: --model {given.probe_model}")
     own = ProbeRequest(where, interval, prefix, close_think, max_answer_tokens, aggregate, name)
     if rules is not None and own != ProbeRequest(interval=interval):
         raise UsageError("With --for, the rules determine the probes.", "Beside --for, use no probe option but --interval.")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cgr.cli.shared.arguments import JSON_OPTION, PATH, check_installed
-from cgr.cli.shared.model_options import ModelChoice, model_options
+from cgr.cli.shared.model_options import model_options, refuse_probe_model
+from cgr.engines.open import ModelOptions
 from cgr.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def command(
     recipe: Path,
     dry_run: bool,
     out: Path | None,
-    given: ModelChoice,
+    given: ModelOptions,
     tokens_per_second: float | None,
     as_json: bool,
     **options: int | None,
@@ -48,7 +49,7 @@ def command(
 
     if tokens_per_second is not None and not dry_run:
         raise UsageError("--tokens-per-second is only for --dry-run.", "Add --dry-run, or leave out --tokens-per-second.")
-    given.refuse_probe_model(f"Probe the finished run with it: cgr probe RUN --model {given.probe_model}")
+    refuse_probe_model(given, f"Probe the finished run with it: cgr probe RUN --model {given.probe_model}")
     changed = _changed(read_recipe(recipe), given, tokens_per_second=tokens_per_second, **options)
     if dry_run:
         _show_plan(changed, out, as_json)
@@ -56,7 +57,7 @@ def command(
     return run_recipe(changed, out or changed.folder, as_json=as_json, api_key=given.api_key)
 
 
-def _changed(recipe: Recipe, given: ModelChoice, **options: Any) -> Recipe:
+def _changed(recipe: Recipe, given: ModelOptions, **options: Any) -> Recipe:
     """The recipe with these options. Another model drops the recipe's model options; another address alone does not."""
     chosen: dict[str, Any] = {name: getattr(given, name) for name in OVERRIDABLE}
     chosen |= {"base_url": " ".join(given.base_url)}

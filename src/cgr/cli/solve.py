@@ -13,7 +13,8 @@ import click
 from cgr import reason
 from cgr.cli.shared import settings_options as option
 from cgr.cli.shared.arguments import JSON_OPTION
-from cgr.cli.shared.model_options import ModelChoice, model_options, open_given
+from cgr.cli.shared.model_options import model_options, open_given
+from cgr.engines.open import ModelOptions
 from cgr.errors import UsageError
 from cgr.rules import read_parameters
 from cgr.settings import Settings
@@ -46,7 +47,7 @@ POLICY: dict[str, Any] = {"type": click.Choice(reason.POLICIES), "default": "ans
 @model_options
 @JSON_OPTION
 def command(
-    question: str | None, given: ModelChoice, given_parameters: tuple[str, ...], as_json: bool, **options: Any
+    question: str | None, given: ModelOptions, given_parameters: tuple[str, ...], as_json: bool, **options: Any
 ) -> int:
     """Answer one QUESTION and stop thinking when the model is certain.
 
@@ -84,7 +85,7 @@ def _rule_and_parameters(name: str, given: Iterable[str]) -> tuple[str, dict[str
     return rule, {**fitted, **read_parameters(rule, given)}
 
 
-def _question(question: str | None, given: ModelChoice, seed: int) -> tuple[str, str | None]:
+def _question(question: str | None, given: ModelOptions, seed: int) -> tuple[str, str | None]:
     """The question, and its correct answer if it is a problem of the embedded model."""
     if question == "-":
         return sys.stdin.read(), None

@@ -1,20 +1,19 @@
-"""Joins the loop to an engine: what `reason()` wants, the session does; what came of it is sent back.
+"""Connects the loop to an engine: the session does what `reason()` requests, and the result is sent back.
 
-With `overlap`, thinking goes on while a probe is in flight. The loop never learns of it, so the decision is the same;
-tokens thought past a stop are thrown away and counted.
+With `overlap`, thinking continues while a probe is running. The loop does not know of it, so the decision is the same;
+tokens that were thought past a stop are dropped and counted.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cgr import certainty
+from cgr.drive.events import Decided, Event, OnEvent, Probed, Thinking
 from cgr.drive.lookahead import Lookahead
-from cgr.engines.base import Answered, Done, Engine, Session
-from cgr.engines.paired import Reader
+from cgr.engines.base import Answered, Done, Engine, Reader, Session
 from cgr.errors import MissingCapability, NotRecorded
 from cgr.probing import END_TAG, ProbeSpec
 from cgr.reason import Abstention, Append, Ask, Reply, Request, Think, Thought, reason
@@ -23,34 +22,8 @@ from cgr.rules import Rule
 
 
 @dataclass(frozen=True, slots=True)
-class Thinking:
-    """Some text was thought (or written in place of the end tag)."""
-
-    text: str
-    forced: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Probed:
-    """A probe was made."""
-
-    probe: Probe
-
-
-@dataclass(frozen=True, slots=True)
-class Decided:
-    """The question is settled."""
-
-    decision: Decision
-
-
-Event = Thinking | Probed | Decided
-OnEvent = Callable[[Event], None]
-
-
-@dataclass(frozen=True, slots=True)
 class Outcome:
-    """A decision, the thinking that it was made on, and the tokens that were thought past it for nothing."""
+    """A decision, the thinking that it was made on, and how many tokens were thought and not used."""
 
     decision: Decision
     ids: tuple[int, ...]
@@ -59,9 +32,12 @@ class Outcome:
 
 
 class Driver:
-    """One question on one session. `full` asks for whole answers even where a beginning would settle the matter. `marks`:
-    where a recording was asked, for rules that ask at places of their own. A session with a `reader` has that one asked on
-    the way, and answers by itself."""
+    """One question on one session.
+
+    `full`: decode whole answers, even where their beginning shows that they are not sure. `on_event` is called with each
+    event; `ready` is awaited before each stretch of thinking. `marks`: where a recording was probed, for rules that probe
+    at marks. If the session has a `reader`, that is probed on the way, and the session gives the answer.
+    """
 
     def __init__(
         self,
@@ -72,20 +48,22 @@ class Driver:
         overlap: bool = False,
         full: bool = False,
         on_event: OnEvent | None = None,
+        ready: Callable[[], Awaitable[None]] | None = None,
         marks: Sequence[int] | None = None,
     ) -> None:
-        self.engine, self.session, self.spec, self.asking = engine, session, spec, spec
-        self.lookahead = Lookahead(engine, session, marks)
-        self.reader: Reader | None = getattr(session, "reader", None)
-        self.overlap, self.full, self.on_event = overlap, full, on_event
+        self.engine, self.session, self.spec, self.probe_spec = engine, session, spec, spec
+        self.overlap, self.full, self.on_event, self.ready, self.marks = overlap, full, on_event, ready, marks
         self.ids: list[int] = []
+        self._lookahead: Lookahead | None = None  # only for rules that probe at marks
         self._guess: tuple[int, ...] = ()
-        self._stretch = 0
-        self._ban_end = False
+        self._last_think = Think(0)
 
     async def run(self, rule: Rule, budget: int, abstention: Abstention) -> Outcome:
-        loop = reason(rule, budget, abstention, separate_prober=self.reader is not None)
-        self.asking = rule.asks.over(self.spec)
+        """Drive the loop to its decision, and close the session."""
+        loop = reason(rule, budget, abstention, separate_prober=self.session.reader is not None)
+        self.probe_spec = rule.asks.over(self.spec)
+        if rule.place is not None:
+            self._lookahead = Lookahead(self.engine, self.session, self.marks)
         try:
             rule.check()
             check_needs(rule, self.engine)
@@ -96,11 +74,12 @@ class Driver:
             decision: Decision = stop.value
         finally:
             await self.session.close()
-        self._tell(Decided(decision))
+        self._emit(Decided(decision))
         thinking = await self.engine.decode(self.ids)
-        return Outcome(decision, tuple(self.ids), thinking, self.session.wasted + self.lookahead.rewind)
+        return Outcome(decision, tuple(self.ids), thinking, self.session.wasted + self._unused)
 
     async def serve(self, request: Request) -> Reply:
+        """Do what the loop requests."""
         match request:
             case Think():
                 return await self._think(request)
@@ -109,53 +88,52 @@ class Driver:
             case Append():
                 return await self._append(request)
 
+    @property
+    def _unused(self) -> int:
+        """Tokens that were read past the last mark and not given to the loop."""
+        return self._lookahead.rewind if self._lookahead else 0
+
     async def _think(self, wanted: Think) -> Thought:
-        on_text = self._hear if self.on_event else None
-        stretch, marked = await self.lookahead.think(wanted.tokens, wanted.until, ban_end=wanted.ban_end, on_text=on_text)
-        self._stretch, self._ban_end = wanted.tokens if wanted.until is None else len(stretch.ids), wanted.ban_end
+        if self.ready:
+            await self.ready()
+        on_text = self._emit_text if self.on_event else None
+        marked = False
+        if self._lookahead:
+            stretch, marked = await self._lookahead.think(
+                wanted.tokens, wanted.until, ban_end=wanted.ban_end, on_text=on_text
+            )
+        else:
+            stretch = await self.session.think(wanted.tokens, ban_end=wanted.ban_end, on_text=on_text)
+        self._last_think = wanted if wanted.until is None else replace(wanted, tokens=len(stretch.ids))
         self.ids += stretch.ids
         return Thought(len(stretch.ids), stretch.ended, stretch.eos, marked, stretch.tops, stretch.ids)
 
     async def _ask(self, ask: Ask) -> Probe:
-        spec = self.asking if ask.final is None else self.spec
-        reader = self.reader if ask.final is None else None
+        spec = self.probe_spec if ask.final is None else self.spec
+        reader = self.session.reader if ask.final is None else None
         suffix = await self._suffix(ask, spec, reader.engine if reader else self.engine)
-        done = spec.done(None if self.full else ask.cut_below)
-        asking = self._probe(reader, suffix, spec, done)
         if self.overlap and ask.final is None:
-            answered = await self._meanwhile(asking)
-        else:
-            answered = await asking
+            # starts to think ahead; a stop closes the session, which cancels it, and otherwise `think` uses it
+            await self.session.prefetch(self._last_think.tokens, ban_end=self._last_think.ban_end)
+        answered = await self._probe(reader, suffix, spec, spec.done(None if self.full else ask.cut_below))
         probe = self._read(ask, spec, suffix, answered)
         self._guess = tuple(token.id for token in probe.tokens)
         if ask.final is None:
-            self._tell(Probed(probe))
+            self._emit(Probed(probe))
         return probe
 
     def _probe(
         self, reader: Reader | None, suffix: Sequence[int], spec: ProbeSpec, done: Done
     ) -> Coroutine[Any, Any, Answered]:
-        """What the reader said is no guess for another model."""
+        """The last answer is a guess for the next, but not for another model."""
         if reader:
             return reader.probe(self.ids, suffix, spec.limit, done, self._guess, top=spec.top)
-        guess = () if self.reader else self._guess
-        return self.session.probe(suffix, spec.limit, done, guess, rewind=self.lookahead.rewind, top=spec.top)
-
-    async def _meanwhile(self, asking: Coroutine[Any, Any, Answered]) -> Answered:
-        """The probe, while the session thinks ahead as far as the last stretch went. Not a TaskGroup: what goes wrong must
-        come out as it is, not in a group."""
-        ahead = asyncio.create_task(self.session.prefetch(self._stretch, ban_end=self._ban_end))
-        try:
-            answered = await asking
-            await ahead
-        finally:
-            ahead.cancel()
-            await asyncio.gather(ahead, return_exceptions=True)
-        return answered
+        guess = () if self.session.reader else self._guess
+        return self.session.probe(suffix, spec.limit, done, guess, rewind=self._unused, top=spec.top)
 
     async def _suffix(self, ask: Ask, spec: ProbeSpec, engine: Engine) -> tuple[int, ...]:
-        """The prefix's ids, the end tag before them where thinking is over or the spec closes it. An end tag in a prefix
-        is this model's own."""
+        """The prefix's ids, with the end tag before them if thinking is over or the spec closes it. An end tag inside a
+        prefix is replaced by this model's own."""
         closing = ask.close_thinking or spec.closes(final=ask.final not in (None, "certainty"))
         close_tag = engine.info.close_tag
         prefix = await engine.encode(spec.prefix.replace(END_TAG, close_tag))
@@ -175,7 +153,7 @@ class Driver:
         )
 
     def _reread(self, ask: Ask, spec: ProbeSpec, probe: Probe) -> Probe:
-        """A recorded probe under this spec's aggregate; one that was cut short must still settle what is asked."""
+        """A recorded probe under this spec's aggregate. One that was cut short must still decide what is asked."""
         if spec.reads == "entropy":
             return probe
         value = certainty.aggregate(spec.aggregate, probe.probabilities)
@@ -190,27 +168,27 @@ class Driver:
     async def _append(self, append: Append) -> int:
         whole = await self.engine.encode(append.text)
         ids = whole[: append.at_most]
-        await self.lookahead.append(ids)
+        await (self._lookahead or self.session).append(ids)
         self.ids += ids
-        self._tell(Thinking(append.text if ids == whole else await self.engine.decode(ids), forced=True))
+        self._emit(Thinking(append.text if ids == whole else await self.engine.decode(ids), forced=True))
         return len(ids)
 
-    def _hear(self, text: str) -> None:
-        self._tell(Thinking(text))
+    def _emit_text(self, text: str) -> None:
+        self._emit(Thinking(text))
 
-    def _tell(self, event: Event) -> None:
+    def _emit(self, event: Event) -> None:
         if self.on_event:
             self.on_event(event)
 
 
-async def answer_room(engine: Engine, *ways: ProbeSpec) -> int:
-    """Tokens that an answer may take after the thinking, the end tag included, in whichever of these ways it is asked."""
-    suffixes = [await engine.encode(engine.info.close_tag + way.prefix) for way in ways]
-    return max(len(suffix) + way.limit for suffix, way in zip(suffixes, ways, strict=True))
+async def answer_room(engine: Engine, *specs: ProbeSpec) -> int:
+    """The most tokens that an answer can take after the thinking under these specs, the end tag included."""
+    suffixes = [await engine.encode(engine.info.close_tag + spec.prefix) for spec in specs]
+    return max(len(suffix) + spec.limit for suffix, spec in zip(suffixes, specs, strict=True))
 
 
 def check_needs(rule: Rule, engine: Engine) -> None:
-    """What a rule needs and an engine lacks is an error before anything is computed."""
+    """Raise `MissingCapability` before anything is computed if the engine lacks something that the rule needs."""
     needs = {*rule.needs, *(("ban",) if rule.bans_end else ())}
     for need in sorted(needs):
         if not engine.capabilities.gives(need):

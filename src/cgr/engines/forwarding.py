@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
-from cgr.engines.base import Answered, Capabilities, Done, Engine, ModelInfo, OnText, Sampling, Session, Stretch
+from cgr.engines.base import (
+    Answered,
+    Capabilities,
+    Conversation,
+    Done,
+    Engine,
+    ModelInfo,
+    OnText,
+    Prompt,
+    Reader,
+    Sampling,
+    Session,
+    Stretch,
+    Written,
+)
 
 
 class ForwardingSession:
@@ -21,6 +35,10 @@ class ForwardingSession:
     def wasted(self, tokens: int) -> None:
         self.session.wasted = tokens
 
+    @property
+    def reader(self) -> Reader | None:
+        return self.session.reader
+
     async def think(self, tokens: int, *, ban_end: bool = False, on_text: OnText | None = None) -> Stretch:
         return await self.session.think(tokens, ban_end=ban_end, on_text=on_text)
 
@@ -35,8 +53,8 @@ class ForwardingSession:
     async def append(self, ids: Sequence[int]) -> None:
         await self.session.append(ids)
 
-    async def write(self, limit: int) -> str:
-        return await self.session.write(limit)
+    def write(self, limit: int) -> AsyncIterator[Written]:
+        return self.session.write(limit)
 
     async def close(self) -> None:
         await self.session.close()
@@ -56,17 +74,30 @@ class ForwardingEngine:
     def capabilities(self) -> Capabilities:
         return self.engine.capabilities
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self.engine.notes
+
+    @property
+    def prober(self) -> Engine | None:
+        return self.engine.prober
+
+    async def connect(self) -> None:
+        await self.engine.connect()
+
     async def encode(self, text: str) -> tuple[int, ...]:
         return await self.engine.encode(text)
 
     async def decode(self, ids: Sequence[int]) -> str:
         return await self.engine.decode(ids)
 
-    async def prompt(self, question: str) -> tuple[int, ...]:
-        return await self.engine.prompt(question)
+    async def prompt(self, conversation: Conversation) -> tuple[int, ...]:
+        return await self.engine.prompt(conversation)
 
-    async def open(self, question: str | Sequence[int], sampling: Sampling, *, room: int, overlap: bool = False) -> Session:
-        return await self.engine.open(question, sampling, room=room, overlap=overlap)
+    async def open(
+        self, prompt: Prompt, sampling: Sampling, *, room: int, overlap: bool = False, wait: float | None = None
+    ) -> Session:
+        return await self.engine.open(prompt, sampling, room=room, overlap=overlap, wait=wait)
 
     async def close(self) -> None:
         await self.engine.close()

@@ -1,66 +1,137 @@
-"""From what a person calls a model to an engine that runs it: here, on a server, or on a server started for it."""
+"""From the name that a person gives to a model to the engine that runs it: here, on a server, or on a server started for
+it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from cgr.engines.base import Engine
-from cgr.errors import ModelNotFound, NoThinkTags, UsageError
-from cgr.settings import BUDGET
+from cgr.errors import ModelNotFound, UnknownName, UsageError
 
 if TYPE_CHECKING:
-    from cgr.engines.completions.connection import Patience
-    from cgr.engines.completions.engine import RemoteOptions
+    from cgr.engines.completions.http import RetryPolicy
+    from cgr.engines.text.chat import ThinkTags
 
 EMBEDDED = "embedded"
 SHIPPED = {EMBEDDED: "embedded.gguf", "embedded-prober": "prober.gguf"}  # a model that thinks, a smaller one that reads
-ROOM_FOR_PROMPTS = 4096
-TRANSFORMERS, VLLM, LLAMA_SERVER = "hf:", "vllm:", "llama-server:"
-PREFIXES = (TRANSFORMERS, VLLM, LLAMA_SERVER)
+PROMPT_ROOM = 4096  # tokens that a session's context holds beside the budget
+DEFAULT_CONTEXT = 32_000 + PROMPT_ROOM  # of a session, if neither a context nor a budget is given
+# A new engine adds one line here. Its module has `open_engine(name, options)` and `OPTIONS`: the names of those options
+# that only some engines have and that it uses.
+ENGINES = {
+    "hf:": "cgr.engines.hf.engine",
+    "vllm:": "cgr.engines.launch.vllm",
+    "llama-server:": "cgr.engines.launch.llama_server",
+}
+LLAMA, SERVERS = "cgr.engines.llama.engine", "cgr.engines.completions.engine"
+SPECIFIC = ("tokenizer", "dialect", "chunk", "dtype", "device")
+
+
+def _option(default: Any, help: str, metavar: str | None = None) -> Any:
+    """A field that is also an option on the command line."""
+    return field(default=default, metadata={"help": help, "metavar": metavar})
 
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """How a model is to be opened; the fields that do not concern its engine are refused or left alone by it."""
+    """Which model to use and how to load or reach it. None: the engine decides.
 
-    model: str | None = None
+    Fields with a help text are command-line options. `sessions`: questions at once. `budget`: the budget that the context
+    of a session has to hold; `context` sets the context itself. `patience`: the retry policy for servers.
+    """
+
+    model: str | None = _option(
+        None,
+        "A .gguf file, a hub id (ORG/NAME), hf:ID_OR_FOLDER, vllm:ID, llama-server:FILE, or a name that --base-url serves."
+        "  [default: the embedded model]",
+    )
+    base_url: tuple[str, ...] = _option(
+        (),
+        "A completions server, such as http://localhost:8000/v1; several share the work.  [env var: CGR_BASE_URL]",
+        "URL",
+    )
+    api_key: str | None = _option(
+        None, "The server's key. Better set CGR_API_KEY, which does not appear in process lists.", "KEY"
+    )
+    tokenizer: str | None = _option(None, "A folder, tokenizer.json or hub id, for a server that does not tokenise.")
+    think_tags: str | None = _option(None, "The think tags, if the model's files do not name them: '<think>,</think>'.")
+    threads: int | None = _option(None, "Threads to compute with.  [default: half of the cores]")
+    device: str | None = _option(None, "Device for hf: models: cpu, cuda, cuda:1, mps.  [default: the best available]")
+    dtype: str | None = _option(None, "Number format for hf: and vllm: models: float32, bfloat16, float16.")
+    dialect: tuple[str, ...] = _option((), "Overrides a detected property of a server; may be repeated.", "KEY=VALUE")
+    chunk: int | None = _option(None, "Think in requests of N tokens instead of one stream (servers).", "N")
+    probe_model: str | None = _option(None, "A second model that is probed in place of the first.")
     sessions: int = 1
     overlap: bool = False
     context: int | None = None
     budget: int | None = None
-    threads: int | None = None
-    think_tags: str | None = None
-    base_url: tuple[str, ...] = ()
-    api_key: str | None = None
-    tokenizer: str | None = None
-    device: str | None = None
-    dtype: str | None = None
-    dialect: tuple[str, ...] = ()
-    chunk: int | None = None
-    patience: Patience | None = None
-    probe_model: str | None = None
+    patience: RetryPolicy | None = None
 
     def __post_init__(self) -> None:
         if self.sessions < 1:
-            raise UsageError(f"{self.sessions} sessions cannot answer anything.", "Use sessions=1 or more.")
+            raise UsageError(f"A model cannot be opened with {self.sessions} sessions.", "Use sessions=1 or more.")
+
+    @classmethod
+    def of(cls, **options: Any) -> ModelOptions:
+        """Options from keywords; an unknown one is refused by name. One address may be given as a string."""
+        names = {one.name for one in fields(cls)}
+        for name in options:
+            if name not in names:
+                raise UnknownName.among("option of a model", name, names)
+        address = options.get("base_url", ())
+        options["base_url"] = (address,) if isinstance(address, str) else tuple(address)
+        return cls(**options | {"dialect": tuple(options.get("dialect", ())), "overlap": bool(options.get("overlap"))})
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The servers to use, those that the environment names included; none for a model on this machine."""
+        return server_addresses(self.model, self.base_url)
+
+    @property
+    def embedded(self) -> bool:
+        """Whether this is the embedded model."""
+        return self.model in (None, EMBEDDED) and not self.addresses
+
+    @property
+    def tags(self) -> ThinkTags | None:
+        """The think tags that the user gave."""
+        from cgr.engines.text.chat import parse_tags
+
+        return parse_tags(self.think_tags) if self.think_tags else None
+
+    @property
+    def session_context(self) -> int:
+        """The context of one session: as given, else what holds the budget and a prompt."""
+        return self.context or (self.budget + PROMPT_ROOM if self.budget else DEFAULT_CONTEXT)
 
     def engine(self) -> Engine:
-        """The model; with a second one to be asked, the two as one."""
+        """The engine, not yet connected; with a `probe_model`, both models as one engine."""
         if self.probe_model is None:
-            return self._alone()
+            return self._single()
         from cgr.engines.paired import PairedEngine
 
-        return PairedEngine(self._alone(), self._prober())
+        return PairedEngine(self._single(), self._prober(None), self._prober(self.think_tags))
 
-    def _prober(self) -> Engine:
-        """The model to be asked: of what was said of the first, only what may hold for any. `NAME@URL` is at a server."""
+    def _single(self) -> Engine:
+        model = self.model or ""
+        prefix = next((one for one in ENGINES if model.startswith(one)), "")
+        module = ENGINES[prefix] if prefix else SERVERS if self.addresses else LLAMA
+        engine = import_module(module)
+        for name in SPECIFIC:
+            if getattr(self, name) and name not in engine.OPTIONS:
+                raise UsageError(f"--{name} is not for this model.", "Leave it out, or see docs/engines.md.")
+        return cast(Callable[[str, ModelOptions], Engine], engine.open_engine)(model.removeprefix(prefix), self)
+
+    def _prober(self, think_tags: str | None) -> Engine:
+        """The engine of the second model, which gets the options that can hold for any model. `NAME@URL` is at a server."""
         name, at, address = (self.probe_model or "").partition("@http")
-        given = ModelOptions(
+        options = ModelOptions(
             name if at else self.probe_model,
             sessions=self.sessions,
             context=self.context,
@@ -69,111 +140,29 @@ class ModelOptions:
             base_url=(f"http{address}",) if at else (),
             api_key=self.api_key,
             patience=self.patience,
+            think_tags=think_tags,
         )
-        try:
-            return given._alone()
-        except NoThinkTags:
-            return replace(given, think_tags=self.think_tags)._alone()
-
-    def _alone(self) -> Engine:
-        addresses = server_addresses(self.model, self.base_url)
-        if addresses:
-            return self._remote(addresses)
-        self._refuse("tokenizer", "dialect", "chunk", only=(VLLM, LLAMA_SERVER))
-        self._refuse("dtype", only=(VLLM, TRANSFORMERS))
-        self._refuse("device", only=(TRANSFORMERS,))
-        name = self.model or ""
-        if name.startswith((VLLM, LLAMA_SERVER)):
-            return self._child(name)
-        return self._transformers(name.removeprefix(TRANSFORMERS)) if name.startswith(TRANSFORMERS) else self._llama()
-
-    def _refuse(self, *names: str, only: tuple[str, ...]) -> None:
-        """What would be ignored is refused."""
-        for name in names:
-            if getattr(self, name) and not (self.model or "").startswith(only):
-                kinds = ", ".join(f"{prefix}..." for prefix in only)
-                raise UsageError(f"--{name} is not for this model.", f"It is for --base-url and {kinds}; leave it out.")
-
-    def _remote(self, addresses: Sequence[str]) -> Engine:
-        from cgr.engines.completions.engine import RemoteEngine
-
-        return RemoteEngine(addresses, self.remote_options(self.model))
-
-    def remote_options(self, model: str | None) -> RemoteOptions:
-        from cgr.engines.completions.connection import Patience
-        from cgr.engines.completions.engine import RemoteOptions
-        from cgr.engines.text.chat import parse_tags
-
-        return RemoteOptions(
-            model=model,
-            api_key=self.api_key or os.environ.get("CGR_API_KEY") or None,
-            tokenizer=self.tokenizer,
-            tags=parse_tags(self.think_tags) if self.think_tags else None,
-            sessions=self.sessions,
-            context=self.context,
-            chunk=self.chunk,
-            dialect=self.dialect,
-            patience=self.patience or Patience(),
-        )
-
-    def _child(self, name: str) -> Engine:
-        from cgr.engines.launch.server import ChildEngine, llama_command, vllm_command
-
-        if name.startswith(VLLM):
-            command = vllm_command(name.removeprefix(VLLM), dtype=self.dtype, context=self.context)
-        else:
-            path = find_model(name.removeprefix(LLAMA_SERVER))
-            slots, context = 2 * self.sessions, self.context or (self.budget or BUDGET) + ROOM_FOR_PROMPTS
-            command = llama_command(path, slots=slots, context=context, threads=self.threads)
-        return ChildEngine(command, self.remote_options(command.served))
-
-    def _transformers(self, name: str) -> Engine:
-        from cgr.engines.hf.engine import TransformersEngine, TransformersOptions
-        from cgr.engines.text.chat import parse_tags
-
-        options = TransformersOptions(
-            sessions=self.sessions,
-            context=self.context,
-            threads=self.threads,
-            tags=parse_tags(self.think_tags) if self.think_tags else None,
-            device=self.device,
-            dtype=self.dtype,
-            name=self.model,
-        )
-        return TransformersEngine(name, options)
-
-    def _llama(self) -> Engine:
-        from cgr.engines.llama.engine import LlamaEngine, LlamaOptions
-        from cgr.engines.text.chat import parse_tags
-
-        options = LlamaOptions(
-            sessions=self.sessions,
-            overlap=self.overlap,
-            context=self.context or (self.budget or BUDGET) + ROOM_FOR_PROMPTS,
-            threads=self.threads,
-            tags=parse_tags(self.think_tags) if self.think_tags else None,
-            name=self.model or EMBEDDED,
-        )
-        return LlamaEngine(find_model(self.model), options)
+        return options._single()
 
 
 def server_addresses(model: str | None, base_url: Sequence[str] = ()) -> tuple[str, ...]:
-    """The servers that this model is asked for: those given, else those of the environment, unless the model is here."""
+    """The servers for this model: those given, else those of the environment unless the model is on this machine."""
+    local = (model or "").startswith(tuple(ENGINES))
     if base_url:
-        if (model or "").startswith(PREFIXES):
-            raise UsageError(f"{model!r} runs here, not at {base_url[0]}.", "Leave --base-url or the prefix out.")
+        if local:
+            raise UsageError(f"{model!r} runs here, not at {base_url[0]}.", "Leave out --base-url or the prefix.")
         return tuple(base_url)
-    here = model is not None and (model in SHIPPED or model.startswith(PREFIXES) or os.path.exists(model))
+    here = local or (model is not None and (model in SHIPPED or os.path.exists(model)))
     return () if here else tuple(os.environ.get("CGR_BASE_URL", "").replace(",", " ").split())
 
 
 def find_model(model: str | None) -> Path:
-    """The file behind a name."""
+    """The GGUF file behind a name; a hub id is downloaded."""
     from cgr.engines.llama.download import download, is_hub_id
 
     if model is None or model in SHIPPED:
         return Path(str(files("cgr.model") / SHIPPED[model or EMBEDDED]))
-    if os.path.exists(model):  # unlike Path.exists, it takes a name too long for a file as one that is not there
+    if os.path.exists(model):  # unlike Path.exists, it returns False for a name that is too long for a file
         return Path(model)
     if is_hub_id(model):
         return download(model)

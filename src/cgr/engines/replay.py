@@ -1,10 +1,23 @@
-"""A recording as an engine: the same loop reads it, nothing is computed, and what was not recorded is said by name."""
+"""A recording as an engine: the same loop reads it and nothing is computed. Anything that was not recorded is an error."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
-from cgr.engines.base import Answered, Capabilities, Done, ModelInfo, OnText, Sampling, Stretch
+from cgr.engines.base import (
+    Answered,
+    Capabilities,
+    Conversation,
+    Done,
+    Engine,
+    ModelInfo,
+    OnText,
+    Prompt,
+    Reader,
+    Sampling,
+    Stretch,
+    Written,
+)
 from cgr.errors import NotRecorded
 from cgr.records import Probe, Trace
 
@@ -15,10 +28,13 @@ HINT = "Record it with `cgr probe`, or ask for what the recording holds."
 class ReplayEngine:
     """One trace, the probes made on it (by position), and the answer that was decoded at its end.
 
-    `answers`: what was answered where the thinking was closed, for rules whose probes hold no answer: at one place, the
-    first question is a probe's, and the second is for the answer. `tops`: of each token the mean of the highest
-    log-probabilities there. `forced`: where it was kept from ending, by how many tokens of the text `forcing`.
+    `answers`: answers with the thinking closed, for rules whose probes hold no answer: at one position, the first request
+    is for a probe, and the second for the answer. `tops`: for each token the mean of the highest log-probabilities.
+    `forced`: positions where the end was replaced, and by how many tokens of the text `forcing`.
     """
+
+    notes: tuple[str, ...] = ()
+    prober: Engine | None = None
 
     def __init__(
         self,
@@ -39,8 +55,11 @@ class ReplayEngine:
         self.info = info or ModelInfo("recorded", "replay", 1 << 30, "<think>", "</think>")
         self.capabilities = Capabilities("full", True, True, False, overlap=True, thinking_logprobs=bool(tops))
 
+    async def connect(self) -> None:
+        return None
+
     async def encode(self, text: str) -> tuple[int, ...]:
-        """Nothing can be appended to a recording but what was, so no other text needs ids; the end tag is known again."""
+        """Only the end tag and the forced text have ids: nothing else can be appended to a recording."""
         if text == self.info.close_tag:
             return (CLOSED,)
         if text != self.forcing or not self.forced:
@@ -49,14 +68,14 @@ class ReplayEngine:
         return self.trace.ids[at : at + count]
 
     async def decode(self, ids: Sequence[int]) -> str:
-        """The recorded text, as far as it can be told apart."""
+        """The recorded text of the whole trace; a part of it is not known."""
         return self.trace.text if len(ids) == len(self.trace.ids) else ""
 
-    async def prompt(self, question: str) -> tuple[int, ...]:
+    async def prompt(self, conversation: Conversation) -> tuple[int, ...]:
         return self.trace.prompt_ids
 
     async def open(
-        self, question: str | Sequence[int], sampling: Sampling, *, room: int = 0, overlap: bool = False
+        self, prompt: Prompt, sampling: Sampling, *, room: int = 0, overlap: bool = False, wait: float | None = None
     ) -> ReplaySession:
         return ReplaySession(self)
 
@@ -65,6 +84,10 @@ class ReplayEngine:
 
 
 class ReplaySession:
+    """One pass over the recorded trace."""
+
+    reader: Reader | None = None
+
     def __init__(self, engine: ReplayEngine) -> None:
         self.engine, self.at, self.wasted = engine, 0, 0
         self.over = False
@@ -112,8 +135,9 @@ class ReplaySession:
             raise self._missing("thinking that was forced on")
         self.at += len(ids)
 
-    async def write(self, limit: int) -> str:
-        raise self._missing("what the model wrote by itself")
+    async def write(self, limit: int) -> AsyncIterator[Written]:
+        raise self._missing("the answer that the model wrote")
+        yield Written("")
 
     async def close(self) -> None:
         return None

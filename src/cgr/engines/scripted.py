@@ -1,12 +1,26 @@
-"""A model in a few lines: its thinking is a list of words, its answers a function of the position. For tests and docs."""
+"""A fake model for tests and docs: its thinking is a list of words, its answers a function of the position."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import takewhile
 
-from cgr.engines.base import Answered, Capabilities, Done, ModelInfo, OnText, Sampling, Stretch
+from cgr.engines.base import (
+    Answered,
+    Capabilities,
+    Conversation,
+    Done,
+    Engine,
+    ModelInfo,
+    OnText,
+    Prompt,
+    Reader,
+    Sampling,
+    Stretch,
+    Written,
+    messages_of,
+)
 from cgr.records import Token
 
 END = "</think>"
@@ -17,9 +31,12 @@ Answers = Callable[[int, str], Sequence[tuple[str, float]]]
 class ScriptedEngine:
     """`thinking`: words, `</think>` and `<eos>` among them. `answers(at, suffix)`: text and probability of each token.
 
-    `entropies(at)`: of the token that a probe decodes first; `tops(n)`: the mean of the highest log-probabilities at the
-    n-th token. What was asked is kept in `log`, and the forward passes that probes took in `passes`.
+    `entropies(at)`: of the first token that a probe decodes; `tops(n)`: the mean of the highest log-probabilities at the
+    n-th token. Requests are kept in `log`, and the number of forward passes for probes in `passes`.
     """
+
+    notes: tuple[str, ...] = ()
+    prober: Engine | None = None
 
     def __init__(
         self,
@@ -40,21 +57,25 @@ class ScriptedEngine:
         )
 
     def id_of(self, word: str) -> int:
+        """The token id of a word; a new word gets the next number."""
         return self._words.setdefault(word, len(self._words))
 
+    async def connect(self) -> None:
+        return None
+
     async def encode(self, text: str) -> tuple[int, ...]:
-        """One token a line break, one a word: `\\nWait` is two."""
+        """One token for each line break and each word: `\\nWait` is two."""
         return tuple(self.id_of(word) for word in text.replace("\n", "\n ").split(" ") if word)
 
     async def decode(self, ids: Sequence[int]) -> str:
         words = list(self._words)
         return "".join(f"{words[i]} " for i in ids)
 
-    async def prompt(self, question: str) -> tuple[int, ...]:
-        return await self.encode(question)
+    async def prompt(self, conversation: Conversation) -> tuple[int, ...]:
+        return await self.encode("\n".join(message.content for message in messages_of(conversation)))
 
     async def open(
-        self, question: str | Sequence[int], sampling: Sampling, *, room: int = 0, overlap: bool = False
+        self, prompt: Prompt, sampling: Sampling, *, room: int = 0, overlap: bool = False, wait: float | None = None
     ) -> ScriptedSession:
         return ScriptedSession(self, sampling)
 
@@ -63,6 +84,10 @@ class ScriptedEngine:
 
 
 class ScriptedSession:
+    """One pass over the script."""
+
+    reader: Reader | None = None
+
     def __init__(self, engine: ScriptedEngine, sampling: Sampling = Sampling()) -> None:
         self.engine, self.sampling, self.wasted = engine, sampling, 0
         self.at = self.script_at = self._ahead = 0
@@ -118,10 +143,12 @@ class ScriptedSession:
         self.engine.log.append(f"append {len(ids)}")
         self.at += len(ids)
 
-    async def write(self, limit: int) -> str:
+    async def write(self, limit: int) -> AsyncIterator[Written]:
         """The words of the script that follow the end of thinking."""
-        rest = takewhile(lambda word: word != EOS, self.engine.thinking[self.script_at :][:limit])
-        return " ".join(rest)
+        rest = [*takewhile(lambda word: word != EOS, self.engine.thinking[self.script_at :][:limit])]
+        for number, word in enumerate(rest):
+            yield Written(f" {word}" if number else word, 1)
+        yield Written("", 0, "limit" if len(rest) == limit else "eos")
 
     async def close(self) -> None:
         self.wasted += self._ahead

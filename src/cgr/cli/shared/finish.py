@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cgr.cli.shared.model_options import ModelChoice
+from cgr.engines.open import ModelOptions
 from cgr.lab.record.outcome import Summary, in_lines, said, summarise
 from cgr.lab.record.progress import Progress
 from cgr.lab.store import Key
@@ -18,7 +18,7 @@ EMBEDDED_SESSIONS, SESSIONS_PER_SERVER = 8, 16
 INTERRUPTED = 130  # exit code after Ctrl-C
 
 
-def sessions_for(given: int | None, model: ModelChoice) -> int:
+def sessions_for(given: int | None, model: ModelOptions) -> int:
     """The number of traces in flight: the given one, or 8 for the embedded model, 16 per server, and 1 otherwise, because
     a large model in this process may not have the memory for more."""
     if given is not None:

@@ -8,7 +8,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.text import Text
 
-from cgr.drive.driver import Decided, Event, Probed, Thinking
+from cgr.drive.events import Decided, Event, Probed, Thinking
 from cgr.engines.base import ModelInfo
 from cgr.records import Probe
 from cgr.settings import Resolved

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from cgr.cli.shared.finish import INTERRUPTED, nothing_recorded, print_summary, sessions_for
-from cgr.cli.shared.model_options import ModelChoice
+from cgr.engines.open import ModelOptions
 from cgr.lab.recipes.recipe import Recipe
 from cgr.lab.recipes.run import Experiment
 from cgr.lab.record.outcome import Summary, summarise
@@ -44,7 +44,7 @@ class RecipeResult(Record):
 
 def run_recipe(recipe: Recipe, folder: Path, *, as_json: bool, api_key: str | None = None) -> int:
     """Do what the run still lacks, print the results, and return the exit code: 1 if something failed, 130 for Ctrl-C."""
-    sessions = sessions_for(recipe.sessions, ModelChoice(recipe.model, recipe.base_urls))
+    sessions = sessions_for(recipe.sessions, ModelOptions(recipe.model, recipe.base_urls))
     experiment = Experiment(recipe, folder, sessions=sessions, api_key=api_key)
     thinking, probing = Progress(quiet=as_json), Progress(quiet=as_json)
     if recipe.about and not as_json:

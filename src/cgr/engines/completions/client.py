@@ -1,116 +1,206 @@
-"""Speaking one server's dialect: a completion is wanted, pieces come, with ids and texts whatever the server leaves out."""
+"""One model's servers in their dialect: completions, whole or streamed, and texts to token ids and back."""
 
 from __future__ import annotations
 
 import codecs
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from cgr.engines.base import Done
-from cgr.engines.completions.connection import Link
-from cgr.engines.completions.dialect import BrokenOff, Dialect, Wanted, body, read
-from cgr.engines.completions.wire import Piece
-from cgr.engines.text.end_tag import EndTag
-from cgr.records import Token
+from cgr.engines.base import Conversation, messages_of
+from cgr.engines.completions.dialect import LLAMA, CompletionRequest, Dialect, Piece, read_reply, request_body
+from cgr.engines.completions.http import BadReply, Server
+from cgr.engines.completions.pool import Pool
+from cgr.engines.text.chat import ThinkTags, find_tags, render
+from cgr.engines.text.tokenizer import LocalTokenizer
+from cgr.errors import EngineError, UsageError
 
-
-class Reader(Protocol):
-    """Of a tokenizer, what a session needs where a server speaks in texts."""
-
-    async def encode(self, text: str) -> tuple[int, ...]: ...
-
-    async def decode(self, ids: Sequence[int]) -> str: ...
+MAX_CACHED_CHARACTERS = 256
+MAX_CACHED_TEXTS = 4096
+COMMON_TAGS = ("<think>", "<thinking>", "<thought>", "<reasoning>", "<seed:think>", "[THINK]")
 
 
 @dataclass(frozen=True, slots=True)
-class Speech:
-    """How to speak to this server about this model. `control`: tokens that end a probe; `eos`: those that are known to end
-    the turn; `chunk`: tokens of a request in chunked mode, None for one stream."""
+class ServedModel:
+    """What a server says about itself and its model. `props`: llama.cpp's properties (chat template, special tokens)."""
 
-    dialect: Dialect
+    address: str
     model: str
-    reader: Reader
-    tag: EndTag
-    control: frozenset[int]
-    eos: frozenset[int] = frozenset()
-    context: int = 0
-    chunk: int | None = None
+    context: int
+    kind: str
+    props: dict[str, Any] = field(default_factory=dict)
 
-    async def prompt(self, ids: Sequence[int]) -> Sequence[int] | str:
-        return ids if self.dialect.token_prompts else await self.reader.decode(ids)
 
-    async def whole(self, link: Link, wanted: Wanted) -> Piece:
-        data = await link.post(self.dialect.path, body(self.dialect, self.model, replace(wanted, stream=False)))
-        piece = await self._complete(read(self.dialect, data))
+class CompletionClient:
+    """Completions and tokenization of one model. `local`: a tokenizer that is used in place of the server's."""
+
+    def __init__(self, dialect: Dialect, served: ServedModel, pool: Pool, local: LocalTokenizer | None = None) -> None:
+        self.dialect, self.served, self.pool, self.local = dialect, served, pool, local
+        self._encoded: dict[tuple[str, bool], tuple[int, ...]] = {}
+        self._decoded: dict[int, str] = {}
+
+    # Completions
+
+    async def prompt_for(self, ids: Sequence[int]) -> Sequence[int] | str:
+        """A prompt as this server takes it: ids, or their text."""
+        return ids if self.dialect.token_prompts else await self.decode(ids)
+
+    async def complete(self, server: Server, request: CompletionRequest) -> Piece:
+        """A whole completion at once: cheaper than a stream if nobody reads along."""
+        body = request_body(self.dialect, self.served.model, replace(request, stream=False))
+        piece = await self._with_ids_and_texts(read_reply(self.dialect, await server.post(self.dialect.path, body)))
         if piece.stop is None:
-            raise BrokenOff("it gave half a completion")
+            raise BadReply("it sent an incomplete completion")
         return piece
 
     @asynccontextmanager
-    async def stream(self, link: Link, wanted: Wanted) -> AsyncIterator[AsyncIterator[Piece]]:
-        """A completion as it comes, or at once where the server does not stream."""
-        if not wanted.stream:
-            yield _only(await self.whole(link, wanted))
+    async def stream(self, server: Server, request: CompletionRequest) -> AsyncIterator[AsyncIterator[Piece]]:
+        """The pieces of a completion as they come; one piece if the request does not stream."""
+        if not request.stream:
+            yield _only(await self.complete(server, request))
             return
-        async with link.events(self.dialect.path, body(self.dialect, self.model, wanted)) as events:
+        body = request_body(self.dialect, self.served.model, request)
+        async with server.events(self.dialect.path, body) as events:
             yield self._pieces(events)
 
     async def _pieces(self, events: AsyncIterator[dict[str, Any]]) -> AsyncIterator[Piece]:
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         async for event in events:
-            yield await self._complete(read(self.dialect, event, decoder))
+            piece = read_reply(self.dialect, event, decoder)
+            # awaited only where needed: this runs for every token of every stream
+            yield piece if self.dialect.api == LLAMA else await self._with_ids_and_texts(piece)
 
-    async def _complete(self, piece: Piece) -> Piece:
-        """Ids where the server gives only text; texts where it gives only ids."""
+    async def _with_ids_and_texts(self, piece: Piece) -> Piece:
+        """Add ids if the server returns only texts, and the tokens' texts if it returns only ids."""
         if self.dialect.token_ids == "none":
-            return await self._encoded(piece)
-        if any(not token.text and token.id not in self.control for token in piece.tokens) and len(piece.tokens) > 1:
-            texts = [await self.reader.decode((token.id,)) for token in piece.tokens]
+            return await self._encoded_piece(piece)
+        if len(piece.tokens) > 1 and not any(token.text for token in piece.tokens):
+            texts = [await self.decode((token.id,)) for token in piece.tokens]
             named = (replace(token, text=text) for token, text in zip(piece.tokens, texts, strict=True))
             return replace(piece, tokens=tuple(named))
         return piece
 
-    async def _encoded(self, piece: Piece) -> Piece:
-        """A token's text is encoded on its own: not always the token that it was, which is why exactness is lost."""
+    async def _encoded_piece(self, piece: Piece) -> Piece:
+        """Each text encoded on its own. This is not always the token that it was, so exactness is lost."""
         if not piece.tokens:
-            return replace(piece, ids=await self.reader.encode(piece.text) if piece.text else ())
-        firsts = [(await self.reader.encode(token.text) or (-1,))[0] for token in piece.tokens]
+            return replace(piece, ids=await self.encode(piece.text) if piece.text else ())
+        firsts = [(await self.encode(token.text) or (-1,))[0] for token in piece.tokens]
         tokens = tuple(replace(token, id=first) for token, first in zip(piece.tokens, firsts, strict=True))
         return replace(piece, ids=tuple(firsts), tokens=tokens)
+
+    # Texts and tokens
+
+    @property
+    def template(self) -> str:
+        """The model's chat template, if it is known here."""
+        return self.local.template if self.local else str(self.served.props.get("chat_template") or "")
+
+    @property
+    def _bos_and_eos(self) -> tuple[str, str]:
+        """The texts that begin and end a sequence."""
+        if self.local:
+            return self.local.bos, self.local.eos
+        return str(self.served.props.get("bos_token") or ""), str(self.served.props.get("eos_token") or "")
+
+    async def eos_ids(self) -> frozenset[int]:
+        """The token that ends the turn, if its text is known and is one token."""
+        eos = self._bos_and_eos[1]
+        ids = await self.encode(eos) if eos else ()
+        return frozenset(ids) if len(ids) == 1 else frozenset()
+
+    async def encode(self, text: str, *, special: bool = False) -> tuple[int, ...]:
+        """The ids of a text. `special`: with the tokens that the model puts before every text.
+
+        Short texts are cached: tags and prefixes are needed again and again, whole traces are not.
+        """
+        if self.local:
+            return self.local.encode(text, special=special)
+        if (text, special) in self._encoded:
+            return self._encoded[text, special]
+        reply = await self.pool.post("/tokenize", tokenize_body(self.dialect, self.served.model, text, special=special))
+        ids = _ids(reply)
+        if len(text) <= MAX_CACHED_CHARACTERS and len(self._encoded) < MAX_CACHED_TEXTS:
+            self._encoded[text, special] = ids
+        return ids
+
+    async def decode(self, ids: Sequence[int]) -> str:
+        """The text of these ids."""
+        if self.local or not ids:
+            return self.local.decode(ids) if self.local and ids else ""
+        if len(ids) == 1 and ids[0] in self._decoded:
+            return self._decoded[ids[0]]
+        native = self.dialect.tokenize == LLAMA
+        body = {"tokens": list(ids)} if native else {"model": self.served.model, "tokens": list(ids)}
+        text = (await self.pool.post("/detokenize", body)).get("content" if native else "prompt")
+        if not isinstance(text, str):
+            raise EngineError("The server does not turn token ids into text.", "Name a tokenizer: --tokenizer.")
+        if len(ids) == 1:
+            self._decoded[ids[0]] = text
+        return text
+
+    async def prompt(self, conversation: Conversation, tags: ThinkTags) -> tuple[int, ...]:
+        """The ids of a conversation, up to and including the opened think tag."""
+        if self.local or self.dialect.tokenize == LLAMA:
+            return await self._rendered(conversation, tags)
+        try:
+            ids = await self._apply_template(conversation)
+        except (EngineError, UsageError):  # a model without a chat template
+            return await self._rendered(conversation, tags)
+        tail = await self.decode(ids[-16:])
+        return ids if tail.rstrip().endswith(tags.open) else (*ids, *await self.encode(f"{tags.open}\n"))
+
+    async def _rendered(self, conversation: Conversation, tags: ThinkTags) -> tuple[int, ...]:
+        bos, eos = self._bos_and_eos
+        text = render(self.template, conversation, tags, bos=bos, eos=eos)
+        doubled = bool(bos) and text.startswith(bos)
+        return await self.encode(text, special=not doubled)
+
+    async def _apply_template(self, conversation: Conversation) -> tuple[int, ...]:
+        """The conversation's ids by vLLM, which applies the chat template and tokenises in one request."""
+        body = {
+            "model": self.served.model,
+            "messages": [{"role": one.role, "content": one.content} for one in messages_of(conversation)],
+            "add_generation_prompt": True,
+            "add_special_tokens": False,
+            "chat_template_kwargs": {"enable_thinking": True},
+        }
+        return _ids(await self.pool.post("/tokenize", body))
+
+    async def find_tags(self) -> ThinkTags | None:
+        """The model's think tags: from its special tokens or its template, else common tags that are single tokens."""
+        special = self.local.special if self.local else {}
+        if found := find_tags(self.template or await self._template_end(), special):
+            return found
+        for opening in COMMON_TAGS:
+            closing = f"{opening[0]}/{opening[1:]}"
+            if len(await self.encode(opening)) == len(await self.encode(closing)) == 1:
+                return ThinkTags(opening, closing)
+        return None
+
+    async def _template_end(self) -> str:
+        """A prompt by the server's own chat template, if it applies one."""
+        if self.local or self.dialect.tokenize == LLAMA:
+            return ""
+        try:
+            return await self.decode(await self._apply_template("?"))
+        except EngineError:
+            return ""
+
+
+def tokenize_body(dialect: Dialect, model: str, text: str, *, special: bool = False) -> dict[str, Any]:
+    """The JSON of a request that tokenises a text."""
+    if dialect.tokenize == LLAMA:
+        return {"content": text, "add_special": special, "parse_special": True}
+    return {"model": model, "prompt": text, "add_special_tokens": special}
+
+
+def _ids(reply: dict[str, Any]) -> tuple[int, ...]:
+    tokens = reply.get("tokens")
+    if not isinstance(tokens, list) or not all(isinstance(token, int) for token in tokens):
+        raise EngineError("The server does not tokenise as expected.", "Name a tokenizer: --tokenizer.")
+    return tuple(tokens)
 
 
 async def _only(piece: Piece) -> AsyncIterator[Piece]:
     yield piece
-
-
-class Asked:
-    """What a probe has said so far. `named`: the token that ends the turn is among those that the server returns."""
-
-    def __init__(self, control: frozenset[int], done: Done, named: bool) -> None:
-        self.control, self.done, self.named = control, done, named
-        self.tokens: list[Token] = []
-        self.over = self.ended = False
-        self.cached = self.prefilled = self.received = self.surplus = 0
-
-    def take(self, piece: Piece) -> None:
-        self.cached, self.prefilled = piece.cached or self.cached, piece.prefilled or self.prefilled
-        self.received += len(piece.tokens)
-        ends = piece.stop == "eos" and self.named
-        for token in piece.tokens[:-1] if ends else piece.tokens:
-            self._take(token)
-        if piece.stop == "eos" and not self.over:
-            self.ended = True
-            if ends and not piece.tokens:
-                del self.tokens[-1:]  # it was the end of the turn, and this server says so only now
-        self.over = self.over or piece.stop is not None
-
-    def _take(self, token: Token) -> None:
-        if self.over:
-            self.surplus += 1
-        elif token.id in self.control:
-            self.ended = self.over = True
-        else:
-            self.tokens.append(token)
-            self.over = self.done(self.tokens)

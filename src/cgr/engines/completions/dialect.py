@@ -1,55 +1,43 @@
-"""How completions servers differ: what they can do, what a request to each looks like, and how its reply is read.
+"""How completions servers differ: what each can do, the JSON of a request to it, and how its replies are read.
 
-Two dialects are spoken: llama.cpp's own `/completion`, and OpenAI's `/v1/completions` as vLLM, SGLang and llama-server have
-it. What a server can do beyond that is found out at the start (detect.py) and written down as a `Dialect`.
+There are two APIs: llama.cpp's own `/completion`, and OpenAI's `/v1/completions` as vLLM, SGLang and llama-server have
+it. What a server can do beyond that is written down as a `Dialect`: found out by detect.py, or known (llama.cpp in this
+process).
 """
 
 from __future__ import annotations
 
 import codecs
 import math
-import typing
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from types import UnionType
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from cgr.engines.base import Sampling
-from cgr.engines.completions.wire import TOP, Piece, read_piece, thinking_body
-from cgr.errors import EngineError, UnknownName, UsageError
+from cgr.engines.base import Sampling, WrittenStop
+from cgr.engines.completions.http import BadReply
+from cgr.errors import EngineError
 from cgr.records import Record, Token
 
 Api = Literal["openai", "llama.cpp"]
 LLAMA = "llama.cpp"
-NOTHING = -9999.0  # what vLLM writes for a probability of zero
+PROBE_TOP = 5  # alternatives that a probe asks for
+ZERO_PROBABILITY = -9999.0  # what vLLM writes for a probability of zero
 BAN = -100.0
-STOPS = {"stop": "eos", "length": "limit"}
-OPEN_EXTRAS: Mapping[str, object] = {
-    "top_k": -1,
-    "min_p": 0.0,
-    "repetition_penalty": 1.0,
+OPENAI_STOPS: dict[str, WrittenStop] = {"stop": "eos", "length": "limit"}
+LLAMA_STOPS: dict[str, WrittenStop] = {"eos": "eos", "limit": "limit", "word": "stop"}
+VLLM_FIELDS = {
     "skip_special_tokens": False,
     "spaces_between_special_tokens": False,
     "add_special_tokens": False,
     "return_token_ids": True,
     "return_tokens_as_token_ids": True,
 }
-LLAMA_EXTRAS: Mapping[str, object] = {
-    "top_k": -1,
-    "min_p": 0.0,
-    "samplers": ["temperature", "top_p"],
-    "cache_prompt": True,
-}
-
-
-class BrokenOff(Exception):
-    """A reply that is not whole, or makes no sense: asked again, the server may do better."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect(Record):
-    """What a server was found to do. `slots`: completions at once, 0 where it does not say; `prefix_cache` None: it does
-    not say; `extras`: it takes fields that OpenAI does not have."""
+    """What a server can do. `slots`: completions at once, 0 if unknown; `prefix_cache`: None if unknown; `extras`: the
+    server accepts fields that OpenAI does not have."""
 
     api: Api = "openai"
     server: str = "unknown"
@@ -68,50 +56,19 @@ class Dialect(Record):
 
     @property
     def path(self) -> str:
+        """Where completions are requested."""
         return "/completion" if self.api == LLAMA else "/v1/completions"
 
     @property
     def exact(self) -> bool:
+        """Whether tokens go both ways as ids, so that no text has to be tokenised again."""
         return self.token_prompts and self.token_ids != "none"
-
-    def changed(self, given: Sequence[str]) -> Dialect:
-        """With what a person says, as in `stream=no`, in place of what was found."""
-        return replace(self, **overrides(given))
-
-
-def overrides(given: Sequence[str]) -> dict[str, Any]:
-    hints = typing.get_type_hints(Dialect)
-    names = [field.name for field in fields(Dialect)]
-    found: dict[str, Any] = {}
-    for one in given:
-        name, _, value = one.partition("=")
-        if name not in names:
-            raise UnknownName.among("property of a dialect", name, names)
-        found[name] = _value(name, hints[name], value.strip())
-    return found
-
-
-def _value(name: str, hint: Any, text: str) -> Any:
-    inner = typing.get_args(hint)[0] if isinstance(hint, UnionType) else hint
-    if typing.get_origin(inner) is Literal:
-        if text not in typing.get_args(inner):
-            raise UnknownName.among(f"value of {name}", text, typing.get_args(inner))
-        return text
-    known = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
-    if inner is bool and text.lower() in known:
-        return known[text.lower()]
-    if inner is int and text.isdigit():
-        return int(text)
-    if inner is str and text:
-        return text
-    kind = {bool: "yes or no", int: "a whole number"}.get(inner, "text")
-    raise UsageError(f"{name} of a dialect is {kind}, not {text!r}.", "Write it as in --dialect stream=no.")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """One completion that is wanted: after these ids (or this text), so many tokens at most. `top`: alternatives with
-    their log-probabilities; None: no log-probabilities at all."""
+class CompletionRequest:
+    """One completion: after these ids (or this text), at most `count` tokens. `top`: alternatives to return with their
+    log-probabilities; None: no log-probabilities. `slot`: of a llama.cpp server; None lets the server choose."""
 
     prompt: Sequence[int] | str
     count: int
@@ -120,56 +77,137 @@ class Wanted:
     banned: Sequence[int] = ()
     top: int | None = None
     stream: bool = False
+    slot: int | None = None
+    stop: tuple[str, ...] = ()
 
 
-def body(dialect: Dialect, model: str, wanted: Wanted) -> dict[str, Any]:
-    """The request, with every sampling parameter said: servers have defaults of their own."""
-    if dialect.api == LLAMA:
-        return _llama_body(wanted) | ({"stream": True} if wanted.stream else {})
-    extras = (LLAMA_EXTRAS if dialect.server.startswith(LLAMA) else OPEN_EXTRAS) if dialect.extras else {}
-    prompt = wanted.prompt if isinstance(wanted.prompt, str) else list(wanted.prompt)
-    top = 1 if wanted.top is None and dialect.token_ids == "logprobs" else wanted.top
-    return {
-        "model": model,
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One event of a stream, or a whole completion: tokens, their text, and, if it is the last, why it ended."""
+
+    ids: tuple[int, ...]
+    text: str
+    tokens: tuple[Token, ...] = ()
+    cached: int = 0
+    prefilled: int = 0
+    stop: WrittenStop | None = None
+    truncated: bool = False
+
+
+def probe_request(
+    dialect: Dialect, prompt: Sequence[int] | str, limit: int, top: int = 0, slot: int | None = None
+) -> CompletionRequest:
+    """A greedy completion with log-probabilities."""
+    most = min(max(PROBE_TOP, top), dialect.logprobs)
+    return CompletionRequest(prompt, limit, Sampling(temperature=0.0), top=most, stream=dialect.stream, slot=slot)
+
+
+def request_body(dialect: Dialect, model: str, request: CompletionRequest) -> dict[str, Any]:
+    """The JSON of a request. Every sampling parameter is sent, since servers have defaults of their own."""
+    prompt = request.prompt if isinstance(request.prompt, str) else list(request.prompt)
+    common: dict[str, Any] = {
         "prompt": prompt,
-        "max_tokens": wanted.count,
-        "temperature": wanted.sampling.temperature,
-        "top_p": wanted.sampling.top_p,
-        "presence_penalty": 0.0,
-        "frequency_penalty": 0.0,
-        **extras,
-        **({"seed": wanted.seed} if dialect.seed else {}),
-        **({"logprobs": min(top, dialect.logprobs)} if top is not None else {}),
-        **({"logit_bias": {str(token): BAN for token in wanted.banned}} if wanted.banned else {}),
-        **({"stream": True} if wanted.stream else {}),
-        **({"stream_options": {"include_usage": True}} if wanted.stream and top is not None and dialect.extras else {}),
+        "temperature": request.sampling.temperature,
+        "top_p": request.sampling.top_p,
+        **({"stream": True} if request.stream else {}),
+        **({"stop": list(request.stop)} if request.stop else {}),
+    }
+    return common | (_llama_fields(request) if dialect.api == LLAMA else _openai_fields(dialect, model, request))
+
+
+def _llama_fields(request: CompletionRequest) -> dict[str, Any]:
+    """`n_probs` makes the server sort the vocabulary for each token, so it is sent only where needed."""
+    return {
+        "n_predict": request.count,
+        "seed": request.seed,
+        "cache_prompt": True,
+        "return_tokens": True,
+        "logit_bias": [[token, False] for token in request.banned],
+        **_llama_sampling(request.sampling),
+        **({"id_slot": request.slot} if request.slot is not None else {}),
+        **({"n_probs": request.top, "timings_per_token": True} if request.top is not None else {}),
     }
 
 
-def _llama_body(wanted: Wanted) -> dict[str, Any]:
-    """On whichever slot the server finds best: that of the longest common beginning."""
-    made = thinking_body([], wanted.count, wanted.sampling, wanted.seed, -1, wanted.banned)
-    if wanted.top is not None:
-        made |= {"n_probs": wanted.top, "timings_per_token": True}
-    del made["id_slot"]
-    return made | {"prompt": wanted.prompt if isinstance(wanted.prompt, str) else list(wanted.prompt)}
+def _llama_sampling(sampling: Sampling) -> dict[str, Any]:
+    """llama.cpp applies only the samplers that are listed, in this order; penalties look back over the whole context."""
+    penalised = sampling.filters() & {"presence_penalty", "frequency_penalty", "repetition_penalty"}
+    penalties = {
+        "repeat_penalty": sampling.repetition_penalty,
+        "presence_penalty": sampling.presence_penalty,
+        "frequency_penalty": sampling.frequency_penalty,
+        "repeat_last_n": -1,
+    }
+    used = {"temperature", "top_p", *sampling.filters(), *(("penalties",) if penalised else ())}
+    return {
+        "top_k": sampling.top_k,
+        "min_p": sampling.min_p,
+        "samplers": [name for name in ("penalties", "temperature", "top_k", "top_p", "min_p") if name in used],
+        **(penalties if penalised else {}),
+    }
 
 
-def probe_wanted(dialect: Dialect, prompt: Sequence[int] | str, limit: int, top: int = 0) -> Wanted:
-    """Greedy, with log-probabilities."""
-    most = min(max(TOP, top), dialect.logprobs)
-    return Wanted(prompt, limit, Sampling(temperature=0.0), top=most, stream=dialect.stream)
+def _openai_fields(dialect: Dialect, model: str, request: CompletionRequest) -> dict[str, Any]:
+    sampling = request.sampling
+    top = 1 if request.top is None and dialect.token_ids == "logprobs" else request.top
+    if not dialect.extras:
+        extras: dict[str, Any] = {}
+    elif dialect.server.startswith(LLAMA):
+        extras = {**_llama_sampling(sampling), "cache_prompt": True}
+    else:
+        extras = {
+            **VLLM_FIELDS,
+            "top_k": sampling.top_k or -1,
+            "min_p": sampling.min_p,
+            "repetition_penalty": sampling.repetition_penalty,
+        }
+    return {
+        "model": model,
+        "max_tokens": request.count,
+        "presence_penalty": sampling.presence_penalty,
+        "frequency_penalty": sampling.frequency_penalty,
+        **extras,
+        **({"seed": request.seed} if dialect.seed else {}),
+        **({"logprobs": min(top, dialect.logprobs)} if top is not None else {}),
+        **({"logit_bias": {str(token): BAN for token in request.banned}} if request.banned else {}),
+        **({"stream_options": {"include_usage": True}} if request.stream and top is not None and dialect.extras else {}),
+    }
 
 
-def read(dialect: Dialect, data: dict[str, Any], decoder: codecs.IncrementalDecoder | None = None) -> Piece:
+def read_reply(dialect: Dialect, data: dict[str, Any], decoder: codecs.IncrementalDecoder | None = None) -> Piece:
     """One event of a stream, or one whole completion."""
     try:
-        return read_piece(data, decoder) if dialect.api == LLAMA else _open_piece(dialect, data, decoder)
+        return _llama_piece(data, decoder) if dialect.api == LLAMA else _openai_piece(dialect, data, decoder)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise BrokenOff("it sent JSON that is not a completion's") from error
+        raise BadReply("it sent JSON that is not a completion") from error
 
 
-def _open_piece(dialect: Dialect, data: dict[str, Any], decoder: codecs.IncrementalDecoder | None) -> Piece:
+def _llama_piece(data: dict[str, Any], decoder: codecs.IncrementalDecoder | None) -> Piece:
+    timings = data.get("timings", {})
+    return Piece(
+        ids=tuple(map(int, data.get("tokens", ()))),
+        text=str(data.get("content", "")),
+        tokens=_llama_tokens(data.get("completion_probabilities", ()), decoder),
+        cached=timings.get("cache_n", 0),
+        prefilled=timings.get("prompt_n", 0),
+        stop=LLAMA_STOPS[data["stop_type"]] if data.get("stop") else None,
+        truncated=bool(data.get("truncated")),
+    )
+
+
+def _llama_tokens(rows: Sequence[dict[str, Any]], decoder: codecs.IncrementalDecoder | None) -> tuple[Token, ...]:
+    """Tokens with ids and bytes; the decoder joins a character that is spread over several tokens."""
+
+    def token(row: dict[str, Any]) -> Token:
+        raw = bytes(row["bytes"])
+        text = decoder.decode(raw) if decoder else raw.decode("utf-8", errors="replace")
+        top = tuple((one["id"], one["logprob"]) for one in row["top_logprobs"])
+        return Token(int(row["id"]), text, float(row["logprob"]), top)
+
+    return tuple(map(token, rows))
+
+
+def _openai_piece(dialect: Dialect, data: dict[str, Any], decoder: codecs.IncrementalDecoder | None) -> Piece:
     usage = data.get("usage") or {}
     details = usage.get("prompt_tokens_details") or {}
     cached = int(details.get("cached_tokens") or 0)
@@ -177,71 +215,45 @@ def _open_piece(dialect: Dialect, data: dict[str, Any], decoder: codecs.Incremen
     if not data["choices"]:
         return Piece((), "", cached=cached, prefilled=prefilled)
     choice = data["choices"][0]
-    text, tokens = str(choice.get("text") or ""), _tokens(choice.get("logprobs"), decoder)
+    text, tokens = str(choice.get("text") or ""), _openai_tokens(choice.get("logprobs"), decoder)
     ids = tuple(map(int, choice.get("token_ids") or ())) if dialect.token_ids == "field" else tuple(t.id for t in tokens)
     if len(tokens) == 1 and not tokens[0].text:
         tokens = (replace(tokens[0], text=text),)
-    return Piece(ids, text, tokens, cached, prefilled, _stop(choice.get("finish_reason")))
+    return Piece(ids, text, tokens, cached, prefilled, _openai_stop(choice))
 
 
-def _stop(reason: str | None) -> str | None:
-    if reason is not None and reason not in STOPS:
-        raise BrokenOff(f"it gave up with {reason!r}")
-    return STOPS[reason] if reason else None
+def _openai_stop(choice: dict[str, Any]) -> WrittenStop | None:
+    """vLLM names a stop string in `stop_reason`; otherwise it cannot be told from the end of the turn."""
+    reason = choice.get("finish_reason")
+    if reason is None:
+        return None
+    if reason not in OPENAI_STOPS:
+        raise BadReply(f"it ended the completion with {reason!r}")
+    return "stop" if reason == "stop" and isinstance(choice.get("stop_reason"), str) else OPENAI_STOPS[reason]
 
 
-def _tokens(logprobs: dict[str, Any] | None, decoder: codecs.IncrementalDecoder | None) -> tuple[Token, ...]:
+def _openai_tokens(logprobs: dict[str, Any] | None, decoder: codecs.IncrementalDecoder | None) -> tuple[Token, ...]:
     if not logprobs:
         return ()
     if "content" in logprobs:  # llama-server, with ids and bytes
-        data = {"completion_probabilities": logprobs["content"]}
-        return read_piece(data, decoder).tokens
-    rows = zip(logprobs["tokens"], logprobs["token_logprobs"], _tops(logprobs), strict=True)
-    return tuple(_token(name, logprob, top) for name, logprob, top in rows)
-
-
-def _tops(logprobs: dict[str, Any]) -> list[dict[str, float]]:
+        return _llama_tokens(logprobs["content"], decoder)
     given = logprobs.get("top_logprobs") or []
-    return [one or {} for one in given] or [{} for _ in logprobs["tokens"]]
+    tops = [one or {} for one in given] or [{} for _ in logprobs["tokens"]]
+    rows = zip(logprobs["tokens"], logprobs["token_logprobs"], tops, strict=True)
+    return tuple(_named_token(name, logprob, top) for name, logprob, top in rows)
 
 
-def _token(name: str, logprob: float | None, top: dict[str, float]) -> Token:
-    """A token by name: `token_id:25` where the server knows ids, else its text, and no id."""
-    if logprob is None or not math.isfinite(logprob) or logprob <= NOTHING:
+def _named_token(name: str, logprob: float | None, top: dict[str, float]) -> Token:
+    """A token by name: `token_id:25` if the server knows ids, else its text, and no id."""
+    if logprob is None or not math.isfinite(logprob) or logprob <= ZERO_PROBABILITY:
         raise EngineError(
             "The server gave no probability for a token that it chose.", "cgr needs the raw log-probability of every token."
         )
-    known = _named(name)
-    alternatives = tuple((number, value) for one, value in top.items() if (number := _named(one)) is not None)
+    known = _id_in(name)
+    alternatives = tuple((number, value) for one, value in top.items() if (number := _id_in(one)) is not None)
     return Token(-1 if known is None else known, name if known is None else "", float(logprob), alternatives)
 
 
-def _named(name: str) -> int | None:
+def _id_in(name: str) -> int | None:
     number = name.removeprefix("token_id:")
     return int(number) if number != name and number.isdigit() else None
-
-
-def tokenize_call(dialect: Dialect, model: str, text: str, *, special: bool = False) -> tuple[str, dict[str, Any]]:
-    if dialect.tokenize == LLAMA:
-        return "/tokenize", {"content": text, "add_special": special, "parse_special": True}
-    return "/tokenize", {"model": model, "prompt": text, "add_special_tokens": special}
-
-
-def template_call(model: str, question: str) -> tuple[str, dict[str, Any]]:
-    """vLLM's: the chat template and its tokens in one."""
-    messages = [{"role": "user", "content": question}]
-    kwargs = {"enable_thinking": True}
-    return "/tokenize", {
-        "model": model,
-        "messages": messages,
-        "add_generation_prompt": True,
-        "add_special_tokens": False,
-        "chat_template_kwargs": kwargs,
-    }
-
-
-def detokenize_call(dialect: Dialect, model: str, ids: Sequence[int]) -> tuple[str, dict[str, Any], str]:
-    """The path, the body, and the field of the reply."""
-    if dialect.tokenize == LLAMA:
-        return "/detokenize", {"tokens": list(ids)}, "content"
-    return "/detokenize", {"model": model, "tokens": list(ids)}, "prompt"

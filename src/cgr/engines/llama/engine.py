@@ -1,6 +1,7 @@
-"""GGUF files on a llama.cpp server of our own, inside this process, on loopback, behind a random key.
+"""GGUF files on a llama.cpp server inside this process, on loopback, behind a random key.
 
-The server ends with the process, however that ends. Nobody without the key can use its port, and it writes no logs.
+To the rest of cgr it is a completions server whose dialect is known and whose thinking comes in chunks of 32 tokens. The
+server ends with the process, however that ends. Nobody without the key can use its port, and it writes no logs.
 """
 
 from __future__ import annotations
@@ -9,166 +10,138 @@ import asyncio
 import hashlib
 import os
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
-from cgr.engines.base import Capabilities, ModelInfo, Sampling
-from cgr.engines.completions.chunk_session import CompletionsSession
-from cgr.engines.completions.wire import Wire
+from cgr.engines.base import FILTERS, Capabilities, Engine, ModelInfo
+from cgr.engines.completions.client import CompletionClient, ServedModel
+from cgr.engines.completions.dialect import Dialect
+from cgr.engines.completions.engine import CHUNK, CompletionsEngine, Connected
+from cgr.engines.completions.http import RetryPolicy, Server
+from cgr.engines.completions.pool import Pool
+from cgr.engines.completions.thinking import ThinkingFormat
 from cgr.engines.llama.header import read_head
-from cgr.engines.text.chat import ThinkTags, find_tags, need_tags, opens_thinking, render
-from cgr.engines.text.end_tag import EndTag
-from cgr.errors import DoesNotFit, NotAModel, UsageError
+from cgr.engines.open import EMBEDDED, ModelOptions, find_model
+from cgr.engines.text.chat import EndTag, find_tags, need_tags, opens_thinking
+from cgr.errors import NotAModel, UsageError
 
 if TYPE_CHECKING:
     import xllamacpp
 
 NAME = "llama.cpp"
-REMEMBERED = 256  # characters
-MOST = 4096  # texts
-SAMPLE = 2**23  # bytes
-SMALL = 2**28  # bytes
+OPTIONS: frozenset[str] = frozenset()
+SAMPLED_BYTES = 2**23  # of a file's beginning, middle and end, for its fingerprint
+EXACT_BYTES = 2**28  # up to this size a file runs with a 32-bit cache
+# The server is in this process: it is there, or it is gone for good. A long prompt may take any time.
+POLICY = RetryPolicy(tries=4, pause=0.05, first=None, stall=None)
 
 
-@dataclass(frozen=True, slots=True)
-class LlamaOptions:
-    """How to run a file: sessions at once (each with a second slot if its probes are to overlap), context for each (the
-    model's own if not said), threads, think tags, and the name to show."""
-
-    sessions: int = 1
-    overlap: bool = False
-    context: int | None = None
-    threads: int | None = None
-    tags: ThinkTags | None = None
-    name: str | None = None
+def open_engine(name: str, options: ModelOptions) -> Engine:
+    """The engine for a GGUF file, a hub id or the embedded model."""
+    return LlamaEngine(find_model(options.model), options)
 
 
-@dataclass(frozen=True, slots=True)
-class _Connection:
-    """What belongs to one event loop: a client, and the slots that are free, in the groups that sessions take."""
+class LlamaEngine(CompletionsEngine):
+    """A GGUF file. The file's head is read at once, the weights are loaded by `connect`."""
 
-    wire: Wire
-    free: asyncio.Queue[tuple[int, ...]]
-
-
-class LlamaEngine:
-    def __init__(self, path: Path, options: LlamaOptions = LlamaOptions()) -> None:
-        head = read_head(path)
-        self.tags = need_tags(options.tags or find_tags(head.chat_template, head.control_ids), str(path))
-        self.head, self.options = head, options
+    def __init__(self, path: Path, options: ModelOptions = ModelOptions()) -> None:
+        super().__init__((), options)
+        self.policy = POLICY
+        self.path, self.head, self.threads = path, read_head(path), _threads(options.threads)
+        self.tags = need_tags(options.tags or find_tags(self.head.chat_template, self.head.control_ids), str(path))
         self._key = secrets.token_urlsafe(32)
-        self._slots = options.sessions * (2 if options.overlap else 1)
-        self._context = min(options.context or head.context, head.context) or head.context
-        self.threads = _threads(options.threads)
-        exact = not head.quantised and path.stat().st_size < SMALL
-        self._server = start_server(path, self._key, self._slots, self._context, self.threads, exact=exact)
-        self._connections: WeakKeyDictionary[asyncio.AbstractEventLoop, _Connection] = WeakKeyDictionary()
-        self._encoded: dict[str, tuple[int, ...]] = {}
-        control = head.control_ids
-        self._control = frozenset(control.values()) - {control.get(self.tags.open, -1)}
-        self.capabilities = Capabilities("top-k", True, True, True, overlap=options.overlap, thinking_logprobs=True)
-        self.info = ModelInfo(
-            name=options.name or head.name,
+        self._server: xllamacpp.Server | None = None
+
+    @property
+    def address(self) -> str:
+        """Where the server listens."""
+        return str(self._server.listening_address) if self._server else ""
+
+    async def _connect(self) -> Connected:
+        head, options = self.head, self.options
+        each = 2 if options.overlap else 1  # slots of a session: one to think on, one for overlapping probes
+        slots = each * options.sessions
+        context = min(options.session_context, head.context) or head.context
+        exact = not head.quantised and self.path.stat().st_size < EXACT_BYTES
+        self._server = await asyncio.to_thread(
+            start_server, self.path, self._key, slots, context, self.threads, exact=exact
+        )
+        dialect = Dialect("llama.cpp", NAME, context, slots, "llama.cpp", logprobs=1000, prefix_cache=True)
+        name = options.model or EMBEDDED
+        served = ServedModel(self.address, name, context, NAME, self._properties())
+        return Connected(
+            (self.address,),
+            self._key,
+            served,
+            dialect,
+            self.tags,
+            await self._form(dialect, served),
+            self._info(name, context),
+            Capabilities("top-k", True, True, True, overlap=each > 1, thinking_logprobs=True, sampling=FILTERS),
+            tuple(tuple(range(first, first + each)) for first in range(0, slots, each)),
+        )
+
+    def _properties(self) -> dict[str, str]:
+        """What llama-server reports at /props."""
+        head = self.head
+        bos = head.tokens[head.begin_id] if head.begin_id is not None else ""
+        eos = head.tokens[head.end_id] if head.end_id is not None else ""
+        return {"chat_template": head.chat_template, "bos_token": bos, "eos_token": eos}
+
+    async def _form(self, dialect: Dialect, served: ServedModel) -> ThinkingFormat:
+        control = self.head.control_ids
+        server = Server(self.address, self._key, POLICY)
+        try:
+            close_ids = await CompletionClient(dialect, served, Pool([server], POLICY)).encode(self.tags.close)
+        finally:
+            await server.close()
+        ends = frozenset(control.values()) - {control.get(self.tags.open, -1)}
+        return ThinkingFormat(EndTag(self.tags.close, close_ids), ends, frozenset(), dialect.context, CHUNK)
+
+    def _info(self, name: str, context: int) -> ModelInfo:
+        head = self.head
+        return ModelInfo(
+            name=name,
             engine=NAME,
-            context=self._context,
+            context=context,
             open_tag=self.tags.open,
             close_tag=self.tags.close,
             interval=head.interval,
             budget=head.budget,
             max_answer_tokens=head.max_answer_tokens,
-            fingerprint=fingerprint(path),
+            fingerprint=fingerprint(self.path),
+            model_context=head.context,
+            sessions=self.options.sessions,
+            threads=self.threads,
+            template_opens=opens_thinking(head.chat_template, self.tags),
         )
-
-    @property
-    def model_context(self) -> int:
-        """What the model was made for; a session has as much of it as it was opened with."""
-        return self.head.context
-
-    @property
-    def template_opens(self) -> bool:
-        return opens_thinking(self.head.chat_template, self.tags)
-
-    async def encode(self, text: str) -> tuple[int, ...]:
-        """Short texts are remembered: tags and prefixes come again and again, whole traces do not."""
-        if text in self._encoded:
-            return self._encoded[text]
-        ids = await self._here().wire.tokenize(text)
-        if len(text) <= REMEMBERED and len(self._encoded) < MOST:
-            self._encoded[text] = ids
-        return ids
-
-    async def decode(self, ids: Sequence[int]) -> str:
-        return await self._here().wire.detokenize(ids) if ids else ""
-
-    async def prompt(self, question: str) -> tuple[int, ...]:
-        """The question's ids, up to and including the opened think tag."""
-        vocabulary = self.head.tokens
-        bos = vocabulary[self.head.begin_id] if self.head.begin_id is not None else ""
-        eos = vocabulary[self.head.end_id] if self.head.end_id is not None else ""
-        text = render(self.head.chat_template, question, self.tags, bos=bos, eos=eos)
-        doubled = bool(bos) and text.startswith(bos)
-        return await self._here().wire.tokenize(text, add_special=not doubled)
-
-    async def open(
-        self, question: str | Sequence[int], sampling: Sampling, *, room: int, overlap: bool = False
-    ) -> CompletionsSession:
-        prompt = await self.prompt(question) if isinstance(question, str) else tuple(question)
-        if len(prompt) + room > self._context:
-            raise DoesNotFit(
-                f"The question takes {len(prompt)} tokens and {room} more are asked for, but the context has "
-                f"{self._context}.",
-                f"Lower the budget by at least {len(prompt) + room - self._context}.",
-            )
-        here = self._here()
-        tag = EndTag(self.tags.close, await self.encode(self.tags.close))
-        slots = await here.free.get()
-        release = partial(here.free.put_nowait, slots)
-        used = slots if overlap else slots[:1]
-        return CompletionsSession(here.wire, prompt, sampling, tag, self._control, used, release)
-
-    async def close(self) -> None:
-        """Close this loop's connections; the server goes when the engine does."""
-        connection = self._connections.pop(asyncio.get_running_loop(), None)
-        if connection:
-            await connection.wire.close()
-
-    def _here(self) -> _Connection:
-        loop = asyncio.get_running_loop()
-        if loop not in self._connections:
-            free: asyncio.Queue[tuple[int, ...]] = asyncio.Queue()
-            each = self._slots // self.options.sessions
-            for first in range(0, self._slots, each):
-                free.put_nowait(tuple(range(first, first + each)))
-            self._connections[loop] = _Connection(Wire(self._server.listening_address, self._key), free)
-        return self._connections[loop]
 
 
 def fingerprint(path: Path) -> str:
-    """Tells these weights from others: the size, and three samples, which are all of a small file."""
+    """Identifies these weights: a hash of the size and of three samples, which are all of a small file."""
     size = path.stat().st_size
     digest = hashlib.blake2b(str(size).encode(), digest_size=8)
     with path.open("rb") as file:
-        for start in sorted({0, max(size // 2 - SAMPLE // 2, 0), max(size - SAMPLE, 0)}):
+        for start in sorted({0, max(size // 2 - SAMPLED_BYTES // 2, 0), max(size - SAMPLED_BYTES, 0)}):
             file.seek(start)
-            digest.update(file.read(SAMPLE))
+            digest.update(file.read(SAMPLED_BYTES))
     return digest.hexdigest()
 
 
-def _threads(asked: int | None) -> int:
-    """Half of the cores: llama.cpp's threads spin, and collapse when they have to share one."""
-    if asked is not None and asked < 1:
-        raise UsageError(f"{asked} threads cannot compute anything.", "Use --threads 1 or more.")
-    return asked or max(1, (os.cpu_count() or 2) // 2)
+def _threads(given: int | None) -> int:
+    """Half of the cores: llama.cpp's threads spin, and become very slow when two of them share a core."""
+    if given is not None and given < 1:
+        raise UsageError(f"A model cannot run with {given} threads.", "Use --threads 1 or more.")
+    return given or max(1, (os.cpu_count() or 2) // 2)
 
 
 def start_server(path: Path, key: str, slots: int, context: int, threads: int, *, exact: bool = True) -> xllamacpp.Server:
-    """`exact`: keys and values in 32 bits, so that a certainty does not depend on how it was come by. Quantised weights are
-    never exact, and with 16 bits a token after 2,000 others costs a third less. Flash attention helps no CPU with that: it
-    reads a prompt faster, and thinks more slowly, by 1.6 times after 2,000 tokens."""
+    """A llama.cpp server in this process.
+
+    `exact`: keys and values in 32 bits, so that a certainty does not depend on the way in which it was computed. Quantised
+    weights are never exact, and with 16 bits a token after 2,000 others costs a third less. Flash attention is off on CPUs:
+    there it reads a prompt faster, but decodes more slowly, by 1.6 times after 2,000 tokens.
+    """
     import xllamacpp
 
     params = xllamacpp.CommonParams()
@@ -189,4 +162,4 @@ def start_server(path: Path, key: str, slots: int, context: int, threads: int, *
     try:
         return xllamacpp.Server(params)
     except RuntimeError as error:
-        raise NotAModel(f"llama.cpp cannot load {path}: {error}.", "Is the file whole, and its kind known?") from error
+        raise NotAModel(f"llama.cpp cannot load {path}: {error}.", "Is the file complete, and its kind known?") from error

@@ -1,4 +1,4 @@
-"""Reads the head of a GGUF file: enough to know what a model is before it is loaded, and that it is one at all."""
+"""Reads the metadata at the head of a GGUF file, before the model is loaded."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ FLOATS = (0, 1, 32)  # values of general.file_type whose weights are 32-bit, 16-
 
 @dataclass(frozen=True, slots=True)
 class GgufHead:
-    """Some of a model's own words: its name, its context, its chat template, and what it wishes of us. `quantised`: its
-    weights are fewer bits than floating-point numbers have."""
+    """Metadata of a model: name, context, chat template, vocabulary, and its own defaults for cgr, if it has any.
+    `quantised`: its weights are not floating-point numbers."""
 
     name: str
     context: int
@@ -40,15 +40,22 @@ class GgufHead:
             token: i for i, (token, kind) in enumerate(zip(self.tokens, self.token_types, strict=True)) if kind in (3, 4)
         }
 
+    @property
+    def defaults(self) -> dict[str, int]:
+        """The model's own interval, budget and answer length, as far as it names them."""
+        names = ("interval", "budget", "max_answer_tokens")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
 
 def read_head(path: Path) -> GgufHead:
+    """The metadata of a GGUF file."""
     if not path.exists():
         raise ModelNotFound(f"There is no file {path}.", "Give a .gguf file, a hub id, or leave --model out.")
     try:
         with path.open("rb") as file:
             values = _read(file)
     except (struct.error, UnicodeDecodeError, EOFError, OverflowError, MemoryError, KeyError) as error:
-        raise NotAModel(f"{path} ends or breaks before its head does.", "Download it again.") from error
+        raise NotAModel(f"{path} is incomplete or damaged: its metadata cannot be read.", "Download it again.") from error
     except OSError as error:
         raise NotAModel(f"{path} cannot be read: {error.strerror}.", "Give the path of a .gguf file.") from error
     if values is None:

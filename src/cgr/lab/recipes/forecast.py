@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cgr.engines.base import ModelInfo
-from cgr.engines.completions.chunk_session import CHUNK
+from cgr.engines.completions.engine import CHUNK
 from cgr.engines.llama.download import is_hub_id
 from cgr.engines.llama.engine import NAME, fingerprint
 from cgr.engines.llama.header import read_head
-from cgr.engines.open import PREFIXES, find_model, server_addresses
+from cgr.engines.open import ENGINES, find_model, server_addresses
 from cgr.lab.questions import SOURCES, arithmetic
 from cgr.lab.recipes.recipe import Recipe
 from cgr.lab.store.config import Asking
@@ -161,7 +161,7 @@ def foreseen(recipe: Recipe) -> ModelInfo:
 
 def is_file(recipe: Recipe) -> bool:
     """Whether the model is a file here, which can be looked at without loading it."""
-    if server_addresses(recipe.model, recipe.base_urls) or recipe.model.startswith(PREFIXES):
+    if server_addresses(recipe.model, recipe.base_urls) or recipe.model.startswith(tuple(ENGINES)):
         return False
     return not is_hub_id(recipe.model) or os.path.exists(recipe.model)
 

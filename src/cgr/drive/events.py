@@ -1,0 +1,91 @@
+"""What happens while a question is answered: events, and a stream of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from cgr.errors import CgrError
+from cgr.records import Decision, Probe
+
+T = TypeVar("T")
+MAX_WAITING = 256  # events that nobody has read yet; the work pauses until they are read
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """Some text was thought, or (`forced`) written in place of the end tag."""
+
+    text: str
+    forced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """A probe was made."""
+
+    probe: Probe
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The question is settled."""
+
+    decision: Decision
+
+
+Event = Thinking | Probed | Decided
+OnEvent = Callable[[Event], None]
+
+
+class EventStream(Generic[T]):
+    """The events of a piece of work, as an async iterator that runs the work in a task.
+
+    `work` is given this stream: it calls `put` for each event, and awaits `room` now and then so that a slow reader slows
+    it down. Once the iteration has ended, `result` is what the work returned. If the iteration is left early (close it
+    with `contextlib.aclosing`, or cancel the task that iterates), the work is cancelled.
+    """
+
+    def __init__(self, work: Callable[[EventStream[T]], Coroutine[Any, Any, T]]) -> None:
+        self._work = work
+        self._waiting: deque[Event] = deque()
+        self._put, self._read = asyncio.Event(), asyncio.Event()
+        self._task: asyncio.Task[T] | None = None
+
+    def put(self, event: Event) -> None:
+        """Add an event."""
+        self._waiting.append(event)
+        self._put.set()
+
+    async def room(self) -> None:
+        """Wait until the reader has read enough."""
+        while len(self._waiting) >= MAX_WAITING:
+            self._read.clear()
+            await self._read.wait()
+
+    @property
+    def result(self) -> T:
+        """What the work returned."""
+        if self._task is None or not self._task.done():
+            raise CgrError("The events are not over yet.", "Read them all first.")
+        return self._task.result()
+
+    async def __aiter__(self) -> AsyncGenerator[Event, None]:
+        self._task = task = asyncio.create_task(self._work(self))
+        task.add_done_callback(lambda _: self._put.set())
+        try:
+            while self._waiting or not task.done():
+                while self._waiting:
+                    event = self._waiting.popleft()
+                    self._read.set()
+                    yield event
+                self._put.clear()
+                if not task.done():
+                    await self._put.wait()
+            task.result()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)

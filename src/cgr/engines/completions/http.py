@@ -1,0 +1,262 @@
+"""HTTP to one completions server, by aiohttp: JSON requests, JSON replies and server-sent events. One attempt each.
+
+A failure that may pass (time-outs, resets, 429, 5xx, an incomplete stream, malformed JSON) is a `Fault`, which pool.py
+tries again; anything else is an error at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import json
+import random
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+from yarl import URL
+
+from cgr.errors import CgrError, DoesNotFit, EngineError, UsageError
+
+TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
+ABSENT = {404, 405, 501}
+WRONG_KEY = {401, 403}
+LOOPBACK = {"127.0.0.1", "localhost", "::1"}
+CONTEXT_ERRORS = {"exceed_context_size_error", "context_length_exceeded"}  # llama.cpp's error type, OpenAI's error code
+MAX_LINE_BYTES = 1 << 24  # of one event; a server that sends more without a line break is not understood
+
+
+class Fault(Exception):
+    """A failure that may pass. `wait`: seconds that the server asked for; `unreachable`: there was no connection;
+    `disconnected`: the connection ended before the server replied."""
+
+    def __init__(
+        self, what: str, wait: float | None = None, *, unreachable: bool = False, disconnected: bool = False
+    ) -> None:
+        super().__init__(what)
+        self.what, self.wait, self.unreachable, self.disconnected = what, wait, unreachable, disconnected
+
+
+class BadReply(Fault):
+    """A reply that is incomplete or not understood."""
+
+
+class WrongKey(UsageError):
+    """The server refused the API key."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How long to wait, in seconds, and how often to try again without progress in between.
+
+    `first` is the time limit for the first token, which may have to queue, `stall` the limit for each one after it; None
+    is no limit. `at_once`: retries without a pause after a disconnection, since a server may close an idle connection just
+    as it is used again.
+    """
+
+    tries: int = 6
+    pause: float = 0.5
+    longest: float = 30.0
+    connect: float = 10.0
+    first: float | None = 600.0
+    stall: float | None = 60.0
+    at_once: int = 2
+
+    def delay(self, attempt: int, wait: float | None = None) -> float:
+        """Seconds before the next attempt: exponential with jitter, at least what the server asked for, at most
+        `longest`."""
+        backed_off = self.pause * 2**attempt * (1 + random.random() / 2)
+        return float(min(max(backed_off, wait or 0.0), self.longest))
+
+
+class Server:
+    """One server, used from one event loop. `connections`: requests in flight at most; further ones wait."""
+
+    def __init__(self, address: str, key: str | None, policy: RetryPolicy, connections: int = 0) -> None:
+        self.address, self.policy = address, policy
+        self.load = self.failures = 0
+        self.avoid_until = 0.0
+        self._key, self._connections = key, connections
+        self._client: aiohttp.ClientSession | None = None
+        self._urls: dict[str, URL] = {}
+
+    @property
+    def avoided(self) -> bool:
+        """Whether the server failed a short time ago."""
+        return time.monotonic() < self.avoid_until
+
+    def succeeded(self) -> None:
+        """Note a success: the server is no longer avoided."""
+        self.failures, self.avoid_until = 0, 0.0
+
+    def failed(self, fault: Fault) -> None:
+        """Avoid the server for a while, longer after each failure."""
+        self.failures += 1
+        self.avoid_until = time.monotonic() + self.policy.delay(self.failures, fault.wait)
+
+    async def is_up(self, path: str) -> bool:
+        """Whether the server answers with success at this path."""
+        async with self._request("GET", path) as response:
+            return response.status < 400
+
+    async def get(self, path: str) -> dict[str, Any] | None:
+        """The JSON document at this path, or None if there is none."""
+        async with self._request("GET", path) as response:
+            return None if response.status in ABSENT else _document(response, await response.read())
+
+    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """The JSON reply to a JSON request."""
+        async with self._request("POST", path, body) as response:
+            return _document(response, await response.read())
+
+    @asynccontextmanager
+    async def events(self, path: str, body: dict[str, Any]) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+        """The events of a streamed reply. Leaving the context early closes the connection, which cancels the request."""
+        async with self._request("POST", path, body) as response:
+            if response.status >= 400:
+                _document(response, await response.read())
+            async with aclosing(self._events(response)) as events:
+                yield events
+
+    async def _events(self, response: aiohttp.ClientResponse) -> AsyncGenerator[dict[str, Any], None]:
+        rest, limit = b"", self.policy.first
+        while chunk := await _read_some(response, limit):
+            *lines, rest = (rest + chunk).split(b"\n")
+            if len(rest) > MAX_LINE_BYTES:
+                raise BadReply(f"it sent an event of more than {MAX_LINE_BYTES} bytes")
+            for line in lines:
+                if (event := read_event(line)) is not None:
+                    limit = self.policy.stall
+                    yield event
+
+    @asynccontextmanager
+    async def _request(
+        self, method: str, path: str, body: dict[str, Any] | None = None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        begun = False
+        try:
+            async with self._session().request(method, self._url(path), data=data) as response:
+                begun = True
+                try:
+                    yield response
+                finally:
+                    if not response.content.at_eof():
+                        response.close()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise _fault(error, self.policy, begun) from error
+
+    def _session(self) -> aiohttp.ClientSession:
+        if self._client is None:
+            headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
+            self._client = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=self._connections),
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.policy.connect, sock_read=self.policy.first),
+                trust_env=URL(self.address).host not in LOOPBACK,  # a proxy cannot reach a server on this machine
+            )
+        return self._client
+
+    def _url(self, path: str) -> URL:
+        if path not in self._urls:
+            self._urls[path] = URL(self.address + path)
+        return self._urls[path]
+
+    async def close(self) -> None:
+        """Close the connections; the next request opens new ones."""
+        client, self._client = self._client, None
+        if client:
+            await client.close()
+
+
+async def _read_some(response: aiohttp.ClientResponse, limit: float | None) -> bytes:
+    """What has arrived of the body, b"" at its end."""
+    async with asyncio.timeout(limit):
+        return await response.content.readany()
+
+
+def _fault(error: Exception, policy: RetryPolicy, begun: bool) -> Fault:
+    """What went wrong with a connection, in words."""
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return Fault("it could not be reached in time", unreachable=True)
+    if isinstance(error, TimeoutError):
+        return Fault(f"it sent nothing for {policy.stall if begun else policy.first:g} seconds")
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return Fault(f"it could not be reached ({type(error.os_error).__name__})", unreachable=True)
+    if isinstance(error, aiohttp.ClientResponseError):
+        return BadReply("it does not speak HTTP as expected")
+    return Fault(f"the connection ended ({type(error).__name__})", unreachable=True, disconnected=not begun)
+
+
+def read_event(line: bytes) -> dict[str, Any] | None:
+    """The JSON object of one line of a stream; None for comments, empty lines and the end mark."""
+    line = line.strip()
+    if line.startswith(b"error:"):
+        raise refusal(_parsed(line[6:]), 500)
+    if not line.startswith(b"data:") or line.endswith(b"[DONE]"):
+        return None
+    event = _parsed(line[5:])
+    if "error" in event:
+        raise refusal(event, _status_of(event))
+    return event
+
+
+def _document(response: aiohttp.ClientResponse, content: bytes) -> dict[str, Any]:
+    if response.status >= 400:
+        raise refusal(_error_in(content, response.status), response.status, retry_after(response.headers))
+    data = _parsed(content)
+    if "error" in data:
+        raise refusal(data, _status_of(data))
+    return data
+
+
+def _parsed(data: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(data)
+    except ValueError as error:
+        raise BadReply("it sent something that is not JSON") from error
+    if not isinstance(value, dict):
+        raise BadReply("it sent JSON that is not an object")
+    return value
+
+
+def _error_in(content: bytes, status: int) -> dict[str, Any]:
+    """The error in a reply, as JSON or as plain text."""
+    try:
+        return _parsed(content)
+    except BadReply:
+        return {"error": content.decode("utf-8", errors="replace")[:200] or str(status)}
+
+
+def _status_of(event: dict[str, Any]) -> int:
+    error = event.get("error")
+    code = error.get("code") if isinstance(error, dict) else None
+    return code if isinstance(code, int) else 500
+
+
+def refusal(data: dict[str, Any], status: int, wait: float | None = None) -> Fault | CgrError:
+    """The exception for an error that a server reported: a `Fault` if it may pass."""
+    detail = data.get("error", data)
+    fields = detail if isinstance(detail, dict) else {"message": detail}
+    message = str(fields.get("message", detail)).rstrip(".")
+    if status in WRONG_KEY:
+        return WrongKey(f"The server refused the API key: {message}.", "Set CGR_API_KEY to a key that it accepts.")
+    if CONTEXT_ERRORS & {fields.get("type"), fields.get("code")}:
+        return DoesNotFit(f"The server ran out of context: {message}.", "Lower --budget, or shorten the question.")
+    if status in TEMPORARY:
+        return Fault(f"it answered {status}: {message}", wait)
+    return EngineError(f"The server refused: {message}.", "Check the model and the options.")
+
+
+def retry_after(headers: Any) -> float | None:
+    """Seconds to wait according to the Retry-After header, which holds a number or a date."""
+    value = headers.get("Retry-After", "")
+    if value.replace(".", "", 1).isdigit():
+        return float(value)
+    try:
+        return max(email.utils.parsedate_to_datetime(value).timestamp() - time.time(), 0.0) if value else None
+    except ValueError:
+        return None

@@ -1,0 +1,32 @@
+"""`llama-server:FILE`: llama.cpp's server program started as a child process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from cgr.engines.base import Engine
+from cgr.engines.launch import server
+from cgr.engines.launch.server import HOST, Command, LaunchedEngine
+from cgr.engines.llama.header import read_head
+from cgr.engines.open import ModelOptions, find_model
+
+OPTIONS = server.OPTIONS
+
+
+def open_engine(name: str, options: ModelOptions) -> Engine:
+    """llama-server with this GGUF file. A session uses two slots: one thinks, one is probed."""
+    command = llama_command(
+        find_model(name), slots=2 * options.sessions, context=options.session_context, threads=options.threads
+    )
+    return LaunchedEngine(command, options)
+
+
+def llama_command(path: Path, *, slots: int, context: int, threads: int | None = None) -> Command:
+    """The command. $CGR_LLAMA_SERVER may name the program, $CGR_LLAMA_SERVER_FLAGS further flags."""
+    program = os.environ.get("CGR_LLAMA_SERVER") or "llama-server"
+    words = [program, "--model", str(path), "--host", HOST, "--parallel", str(slots), "--ctx-size", str(slots * context)]
+    words += ["--threads", str(threads)] if threads else []
+    words += os.environ.get("CGR_LLAMA_SERVER_FLAGS", "").split()
+    defaults = read_head(path).defaults if path.is_file() else {}
+    return Command(tuple(words), str(path), "llama-server", {}, "LLAMA_API_KEY", defaults)
