@@ -11,7 +11,7 @@ from benchmarks import replay
 from benchmarks.rows import Results, Row
 from cgr.lab.decide.columns import Columns
 
-HEAVY = {"xllamacpp", "httpx", "torch", "transformers", "vllm", "numpy", "matplotlib", "plotly", "jinja2"}
+HEAVY = {"xllamacpp", "aiohttp", "httpx", "torch", "transformers", "vllm", "numpy", "matplotlib", "plotly", "jinja2"}
 
 
 def scoring(results: Results) -> None:

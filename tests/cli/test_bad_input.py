@@ -99,9 +99,9 @@ def files(folder: Path) -> dict[str, Path]:
     [
         ("text.gguf", "is not a GGUF file"),
         ("empty.gguf", "is not a GGUF file"),
-        ("head.gguf", "ends or breaks before its head does"),
+        ("head.gguf", "is incomplete or damaged: its metadata cannot be read"),
         ("weights.gguf", "llama.cpp cannot load"),
-        ("plain.gguf", "does not say how it thinks"),
+        ("plain.gguf", "has no think tags"),
         ("folder", "cannot be read"),
     ],
 )

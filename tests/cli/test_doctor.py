@@ -24,8 +24,8 @@ def test_the_embedded_model() -> None:
     assert found["cost"]["interval"] % 32 == 0
     lines = checkup_lines(Checkup.from_json(done.stdout))
     assert [line.split("  ")[0] for line in lines if not line.startswith(" ")] == [
-        "versions", "machine", "model", "can", "cannot", "think tags", "template", "defaults", "integers", "certainty",
-        "a probe", "interval",
+        "versions", "machine", "model", "can", "cannot", "think tags", "template", "defaults", "dialect", "integers",
+        "certainty", "a probe", "interval",
     ]  # fmt: skip
     assert "exact, stops are reproducible at any threshold" in "\n".join(lines)
 
@@ -36,7 +36,7 @@ def test_the_embedded_model() -> None:
         (["--tokens", "3"], "3 tokens are too few for 8 cuts."),
         (["--share", "2"], "A share of 2 is not between 0 and 1."),
         (["--threshold", "7"], "A threshold of 7 is not a certainty."),
-        (["--probe-model", "embedded"], "There is nothing here that --probe-model would be asked."),
+        (["--probe-model", "embedded"], "Nothing is probed here, so --probe-model has no use."),
         (["--model", "nowhere.gguf"], "There is no model 'nowhere.gguf'."),
     ],
 )

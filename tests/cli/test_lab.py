@@ -154,7 +154,7 @@ def test_failures_are_shown_and_give_exit_code_1(tmp_path: Path) -> None:
         assert done.returncode == 1
         assert "1 of 2 traces are in" in done.stdout
         assert "1 failed: the same command tries them again." in done.stdout
-        assert "failed: long (seed 0): The question takes" in done.stderr
+        assert "failed: long (seed 0): The prompt has" in done.stderr
     with Store.open(tmp_path / "run") as store:
         assert [failure.question_id for failure in store.failures()] == ["long"]
     assert json.loads(command(*arguments, "--json").stdout)["failures"][0]["question_id"] == "long"

@@ -8,7 +8,7 @@ import cgr
 from cgr.cli.main import VERBS
 from tests.support import command
 
-HEAVY = {"xllamacpp", "httpx", "torch", "numpy", "matplotlib", "jinja2", "plotly", "transformers", "rich"}
+HEAVY = {"xllamacpp", "aiohttp", "httpx", "torch", "numpy", "matplotlib", "jinja2", "plotly", "transformers", "rich"}
 
 
 def test_help_imports_no_engine() -> None:

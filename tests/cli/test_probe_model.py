@@ -31,7 +31,7 @@ def test_the_same_model_as_probe_model_gives_the_same_result() -> None:
 def test_it_is_refused_where_nothing_is_probed(arguments: list[str]) -> None:
     done = command(*arguments, "--probe-model", "embedded")
     assert done.returncode == 2
-    assert done.stderr.startswith("error: There is nothing here that --probe-model would be asked.")
+    assert done.stderr.startswith("error: Nothing is probed here, so --probe-model has no use.")
 
 
 def test_generating_with_probes(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from cgr.rules.base import THRESHOLD
 if TYPE_CHECKING:
     from cgr.doctor import CheckupOptions
     from cgr.doctor.result import Checkup
+    from cgr.solve import Model
 
 
 @click.command("doctor")
@@ -34,18 +35,20 @@ def command(given: ModelOptions, tokens: int, threshold: float, share: float, as
     from cgr.doctor.terminal import checkup_lines
 
     refuse_probe_model(given, f"Check the probe model separately: --model {given.probe_model}")
-    checkup = asyncio.run(_examine(given, CheckupOptions(tokens, threshold, share)))
+    options = CheckupOptions(tokens, threshold, share)
+    model = open_given(given, sessions=options.sessions, budget=options.tokens)
+    checkup = asyncio.run(_examine(model, given, options))
     click.echo(checkup.to_json() if as_json else "\n".join(checkup_lines(checkup)))
 
 
-async def _examine(given: ModelOptions, options: CheckupOptions) -> Checkup:
+async def _examine(model: Model, given: ModelOptions, options: CheckupOptions) -> Checkup:
     """The checkup; if the engine computes on threads of this process, also with another number of threads."""
     from cgr.doctor import examine, other_threads
 
-    async with open_given(given, sessions=options.sessions, budget=options.tokens) as model:
+    async with model:
         threads = other_threads(model.engine)
         if threads is None:
             return await examine(model.engine, options)
-        other = replace(given, threads=threads)
+        other = replace(given, threads=threads, budget=options.tokens)
         name = f"with {threads} thread{'s' if threads > 1 else ''}"
-        return await examine(model.engine, options, {name: lambda: open_given(other, budget=options.tokens).engine})
+        return await examine(model.engine, options, {name: other.engine})

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
+from typing import Any
 
 from cgr.doctor import cost, integers, machine, noise
 from cgr.doctor.noise import OtherEngines
 from cgr.doctor.result import Checkup, EncodedTag, ModelDescription
 from cgr.doctor.sample import ProbeSetup, think
-from cgr.engines.base import Engine
+from cgr.engines.base import Engine, ModelInfo
 from cgr.errors import UsageError
 from cgr.model.problems import unseen
 from cgr.settings import Resolved, Settings
@@ -42,7 +43,7 @@ class CheckupOptions:
 
 def other_threads(engine: Engine) -> int | None:
     """A number of threads different from the engine's; None if the engine does not compute on threads of this process."""
-    threads = getattr(engine, "threads", None)
+    threads = engine.info.threads
     return None if threads is None else 1 if threads > 1 else 2
 
 
@@ -50,15 +51,16 @@ async def examine(
     engine: Engine, options: CheckupOptions = CheckupOptions(), others: OtherEngines | None = None
 ) -> Checkup:
     """Check an engine that has `options.sessions` sessions. `others` open the same model in another way, by name."""
-    info = replace(engine.info, context=_model_context(engine))
-    resolved = Settings(threshold=options.threshold).resolve(info)
+    info = engine.info
+    whole = replace(info, context=info.model_context or info.context)  # the engine may have been opened with less
+    resolved = Settings(threshold=options.threshold).resolve(whole)
     spec = resolved.settings.spec()
     question = resolved.settings.prompt(next(itertools.islice(unseen(), 9, None)).text)
-    description = await _describe(engine, resolved, question)
+    description = await _describe(engine, whole, resolved, question)
     lengths = await integers.measure(engine, spec.max_answer_tokens)
     short = replace(spec, max_answer_tokens=min(lengths.needed, lengths.allowed))  # the answer is an integer
     setup = await ProbeSetup.create(engine, question, short, options.cuts)
-    sessions = min(options.sessions, getattr(engine, "places", options.sessions))
+    sessions = min(options.sessions, info.sessions or options.sessions)
     plain, probed = await think(setup), await think(setup, probe=True)
     return Checkup(
         machine=machine.describe(),
@@ -69,17 +71,17 @@ async def examine(
     )
 
 
-async def _describe(engine: Engine, resolved: Resolved, question: str) -> ModelDescription:
-    info, capabilities, dialect = engine.info, engine.capabilities, getattr(engine, "dialect", None)
+async def _describe(engine: Engine, info: ModelInfo, resolved: Resolved, question: str) -> ModelDescription:
+    capabilities, dialect = engine.capabilities, getattr(engine, "dialect", None)
     return ModelDescription(
         name=info.name,
         engine=info.engine,
-        context=_model_context(engine),
+        context=info.context,
         fingerprint=info.fingerprint,
-        capabilities={name: getattr(capabilities, name) for name in capabilities.__slots__},
+        capabilities={name: _plain(getattr(capabilities, name)) for name in capabilities.__slots__},
         opening=EncodedTag(info.open_tag, await engine.encode(info.open_tag)),
         closing=EncodedTag(info.close_tag, await engine.encode(info.close_tag)),
-        template_opens=getattr(engine, "template_opens", None),
+        template_opens=info.template_opens,
         prompt_end=await _prompt_end(engine, question),
         budget=resolved.budget,
         interval=resolved.interval,
@@ -88,9 +90,9 @@ async def _describe(engine: Engine, resolved: Resolved, question: str) -> ModelD
     )
 
 
-def _model_context(engine: Engine) -> int:
-    """The model's full context if the engine knows it: the engine itself may have been opened with a smaller one."""
-    return int(getattr(engine, "model_context", engine.info.context))
+def _plain(value: Any) -> Any:
+    """A value that JSON can hold: a set becomes a sorted list."""
+    return sorted(value) if isinstance(value, frozenset) else value
 
 
 async def _prompt_end(engine: Engine, question: str) -> str:

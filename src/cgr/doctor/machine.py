@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from cgr import __version__
 from cgr.records import Record
 
-PACKAGES = ("xllamacpp", "httpx", "torch", "transformers", "vllm", "numpy")
+PACKAGES = ("xllamacpp", "aiohttp", "torch", "transformers", "vllm", "numpy")
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,6 +126,7 @@ async def _read(setup: ProbeSetup, ids: Sequence[int]) -> list[Probe]:
 
 async def _read_with(engine: Engine, setup: ProbeSetup, ids: Sequence[int]) -> list[Probe]:
     try:
+        await engine.connect()
         return await _read(replace(setup, engine=engine), ids)
     finally:
         await engine.close()

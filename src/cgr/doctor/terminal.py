@@ -37,7 +37,7 @@ def _machine(machine: Machine) -> Iterator[str]:
 def _model(model: ModelDescription) -> Iterator[str]:
     weights = f", weights {model.fingerprint}" if model.fingerprint else ""
     yield _line("model", f"{model.name} on {model.engine}, context {model.context:,}{weights}")
-    has = [name if value is True else f"{name} {value}" for name, value in model.capabilities.items() if _present(value)]
+    has = [_capability(name, value) for name, value in model.capabilities.items() if _present(value)]
     lacks = [name for name, value in model.capabilities.items() if not _present(value)]
     yield _line("can", ", ".join(has).replace("_", " ") or "nothing")
     if lacks:
@@ -50,7 +50,13 @@ def _model(model: ModelDescription) -> Iterator[str]:
 
 
 def _present(value: object) -> bool:
-    return value not in (False, "none")
+    return value not in (False, "none", [])
+
+
+def _capability(name: str, value: object) -> str:
+    if isinstance(value, list):
+        return f"{name} ({', '.join(value)})"
+    return name if value is True else f"{name} {value}"
 
 
 def _tag(tag: EncodedTag) -> str:
