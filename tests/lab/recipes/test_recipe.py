@@ -163,7 +163,7 @@ def test_another_model_needs_no_server() -> None:
 
 def test_a_speed_without_a_plan_is_refused() -> None:
     code, _, err = cgr("run", FOLDER / "embedded.toml", "--tokens-per-second", "5")
-    assert (code, err.splitlines()[0]) == (2, "error: --tokens-per-second is for the plan.")
+    assert (code, err.splitlines()[0]) == (2, "error: --tokens-per-second is only for --dry-run.")
 
 
 # Carried out
