@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -58,8 +59,8 @@ async def test_cancelled_waiting_loses_no_place() -> None:
 
 @pytest.mark.parametrize("name", sorted(FILTERS))
 async def test_what_an_engine_lacks_in_sampling_is_refused_by_name(name: str) -> None:
-    values = {"top_k": 5, "stop": ("x",), "repetition_penalty": 1.1}
-    sampling = replace(Sampling(), **{name: values.get(name, 0.5)})
+    values: dict[str, Any] = {"top_k": 5, "stop": ("x",), "repetition_penalty": 1.1}
+    sampling = Sampling(**{name: values.get(name, 0.5)})
     assert sampling.filters() == {name}
     engine = scripted("a b")
     with pytest.raises(MissingCapability, match=f"does not support '{name}'"):
