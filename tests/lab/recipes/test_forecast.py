@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from cgr.engines.open import describe_file
 from cgr.lab.questions import SOURCES
-from cgr.lab.recipes.forecast import described, duration, forecast, in_lines
+from cgr.lab.recipes.forecast import duration, forecast, in_lines
 from cgr.lab.recipes.recipe import Recipe, read_recipe
 from tests.lab.recipes.recipes import FILES, FOLDER, MODELS, cgr, modules_of
 
@@ -83,7 +84,7 @@ def test_the_plan_of_a_file_of_ones_own(tmp_path: Path) -> None:
 
 def test_what_is_left_open_is_the_models_own_or_the_papers() -> None:
     embedded = forecast(Recipe(name="x", questions="arithmetic"))
-    own = described("embedded")
+    own = describe_file("embedded")
     assert (embedded.budget, embedded.interval, embedded.questions, embedded.seeds) == (own.budget, own.interval, 30, 64)
     unseen = forecast(Recipe(name="x", questions="math500", model="ORG/NAME"))
     assert (unseen.budget, unseen.interval, unseen.questions) == (32_000, 1000, 500)

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from cgr.engines.base import Capabilities, ModelInfo
-from cgr.lab.recipes.forecast import described, forecast
+from cgr.engines.open import describe_file
+from cgr.lab.recipes.forecast import forecast
 from cgr.lab.recipes.recipe import Recipe, read_recipe
 from cgr.lab.recipes.run import Experiment
 from cgr.lab.record.progress import Progress
@@ -60,7 +61,7 @@ def test_the_server_has_room_for_the_budget() -> None:
 
 
 def test_the_embedded_recipe_has_the_models_own_budget_and_interval() -> None:
-    recipe, info = read_recipe(FOLDER / "embedded.toml"), described("embedded")
+    recipe, info = read_recipe(FOLDER / "embedded.toml"), describe_file("embedded")
     assert (recipe.model, recipe.budget, recipe.interval) == ("embedded", info.budget, info.interval)
     assert (recipe.base_url, recipe.server) == (None, None)
 
@@ -93,7 +94,7 @@ def test_every_key_is_documented() -> None:
         ('questions = "arithmetic"\ntemperature = nan', "PATH: A temperature of nan is not possible.", "0 or more"),
         ('questions = "arithmetic"\nlogprobs = 1', "logprobs must be true or false, not 1.", "logprobs = true"),
         ("questions = 3", "questions must be text in quotes, not 3.", 'questions = "..."'),
-        ('questions = "arithmetic"\n[fields]\ngold = 3', "fields.gold must be a table of names", '{ gold = "answer" }'),
+        ('questions = "arithmetic"\n[fields]\ngold = 3', "fields must be a table of names", '{ gold = "answer" }'),
         ('questions = "arithmetic"\n[model]\nname = "x"', "model must be text in quotes", 'model = "..."'),
         (
             'questions = "arithmetic"\nprobe = "before"',

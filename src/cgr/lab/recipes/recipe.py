@@ -252,7 +252,7 @@ def _error(path: Path, problem: ErrorDetails) -> UsageError:
         return UsageError(f"{path}: {sentence(problem, key)}", UnknownName.among(key, str(problem["input"]), choices).hint)
     expected, example = LISTS.get(key) or VALUES.get(problem["type"]) or (None, "{key} = ...")
     hint = f"Write it as in: {example.replace('{key}', key)}"
-    return UsageError(f"{path}: {sentence(problem, '.'.join(names), expected)}", hint)
+    return UsageError(f"{path}: {sentence(problem, key, expected)}", hint)
 
 
 def _unknown_key(where: str, key: str, part: type[Any]) -> UnknownName:

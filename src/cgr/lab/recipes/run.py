@@ -14,9 +14,8 @@ from pathlib import Path
 
 from cgr import __version__
 from cgr.engines.base import Capabilities, ModelInfo
-from cgr.engines.open import ModelOptions
+from cgr.engines.open import ModelOptions, describe_file, is_local_file
 from cgr.lab.ablate import WrittenAblations, ablate
-from cgr.lab.recipes.forecast import described, is_file
 from cgr.lab.recipes.recipe import ExtraProbes, Recipe
 from cgr.lab.record.generate import Plan, generate
 from cgr.lab.record.probe import probe_each
@@ -141,7 +140,8 @@ class Experiment:
 
     def _config(self, plan: Plan, stored: RunConfig) -> RunConfig:
         """The configuration that the plan has on the recipe's model."""
-        info = described(self.recipe.model) if is_file(self.recipe) else _recorded_info(self.recipe, stored)
+        local = is_local_file(self.recipe.model, self.recipe.base_urls)
+        info = describe_file(self.recipe.model) if local else _recorded_info(self.recipe, stored)
         return plan.config(info, Capabilities(thinking_logprobs=True))
 
     def _lacks_probes(self) -> bool:
