@@ -13,7 +13,7 @@ from cgr.lab.store.config import Asking
 from cgr.records import AnswerFormat, Record
 from cgr.settings import BUDGET, PROMPT_ROOM
 
-MINUTE, HOUR, DAY = 60, 3600, 86_400
+MINUTE, DAY = 60, 86_400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,19 +85,13 @@ def forecast(recipe: Recipe, folder: Path | None = None) -> Forecast:
         traces=traces,
         budget=resolved.budget,
         interval=resolved.interval,
-        requests=costs.requests if costs else None,
-        thinking_tokens=costs.thinking_tokens if costs else None,
-        probes=costs.probes if costs else None,
-        probe_tokens=costs.probe_tokens if costs else None,
-        answer_tokens=costs.answer_tokens if costs else None,
-        written_tokens=costs.written_tokens if costs else None,
-        reread_tokens=costs.reread_tokens if costs else None,
         tokens_per_second=recipe.tokens_per_second,
         seconds=_seconds(costs, recipe) if costs else None,
         base_url=recipe.base_url,
         server=recipe.server,
         further_sets=len(recipe.further_probes),
         forced=recipe.forced,
+        **{name: getattr(costs, name, None) for name in Costs.__slots__},
     )
 
 

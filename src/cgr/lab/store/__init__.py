@@ -105,16 +105,8 @@ class Store:
         """The description of the run, with the interval and prefix of this probe set."""
         config = self.config
         source: ProbeSet | RunConfig = self.probe_sets().get(probe_set, config)
-        return RunInfo(
-            name=self.folder.resolve().name,
-            model=config.model,
-            engine=config.engine,
-            budget=config.budget,
-            interval=source.interval,
-            temperature=config.temperature,
-            prefix=source.asking.prefix,
-            source=config.source,
-        )
+        produced = (config.model, config.engine, config.budget, source.interval, config.temperature)
+        return RunInfo(self.folder.resolve().name, *produced, source.asking.prefix, config.source)
 
     def questions(self) -> tuple[Question, ...]:
         """Every question, in the order in which it was added."""
