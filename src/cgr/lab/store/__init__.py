@@ -241,7 +241,7 @@ class Store:
 
     def _recorded(self, trace: int, probing: int | None, whole: bool) -> RecordedTrace:
         (row,) = self._all(rows.select_trace(whole, self._version), trace)
-        probes = self._all(rows.SELECT_WHOLE_PROBES if whole else rows.SELECT_PROBES, probing) if probing else []
+        probes = self._all(rows.select_probes(whole), probing) if probing else []
         final = self._one("SELECT final FROM probings WHERE id = ?", probing) if probing else None
         return rows.trace_of(row, self.config.budget, tuple(map(rows.probe_of, probes)), final, whole)
 
