@@ -53,7 +53,7 @@ def command(
     from cgr.lab.record.progress import Progress
     from cgr.lab.store import Store
     from cgr.lab.store.config import ProbeRequest
-    from cgr.lab.store.needed_probes import wishes_for
+    from cgr.lab.store.needed_probes import requests_for
     from cgr.solve import open_model
 
     refuse_probe_model(given, f"Probe with another model: --model {given.probe_model}")
@@ -64,7 +64,7 @@ def command(
         check_probeable(store)
         config, there = store.config, store.probe_sets()
     names = (rules or "").replace(",", " ").split()
-    wishes = [own] if rules is None else wishes_for(names, config, there.values(), interval)
+    wishes = [own] if rules is None else requests_for(names, config, there.values(), interval)
     asked_of = given if given.model else replace(given, model=config.model)
     at_once = sessions_for(sessions, asked_of)
     progress = Progress(quiet=quiet or as_json)
