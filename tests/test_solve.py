@@ -100,7 +100,7 @@ async def test_a_prefix_of_ones_own(model: Model) -> None:
 
 
 async def test_a_loop_is_running_already(model: Model) -> None:
-    with pytest.raises(UsageError, match="event loop running") as caught:
+    with pytest.raises(UsageError, match="event loop is running") as caught:
         model.solve(QUESTION)
     assert "await model.asolve" in caught.value.hint
 
@@ -132,7 +132,7 @@ async def test_what_does_not_fit(model: Model) -> None:
     context = model.engine.info.context
     with pytest.raises(DoesNotFit, match="does not fit"):
         await model.asolve(QUESTION, budget=context + 1)
-    with pytest.raises(DoesNotFit, match="The question takes"):
+    with pytest.raises(DoesNotFit, match="The prompt has"):
         await model.asolve(QUESTION, budget=context - 8)
 
 

@@ -99,7 +99,7 @@ def files(folder: Path) -> dict[str, Path]:
     [
         ("text.gguf", "is not a GGUF file"),
         ("empty.gguf", "is not a GGUF file"),
-        ("head.gguf", "ends or breaks before its head does"),
+        ("head.gguf", "is incomplete or damaged"),
         ("weights.gguf", "llama.cpp cannot load"),
         ("plain.gguf", "does not say how it thinks"),
         ("folder", "cannot be read"),

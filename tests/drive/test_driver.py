@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cgr.drive.driver import Decided, Driver, Event, Outcome, Probed, Thinking
+from cgr.drive.driver import Driver, Outcome
+from cgr.drive.events import Decided, Event, Probed, Thinking
 from cgr.engines.base import Answered, Capabilities, Done, Sampling
 from cgr.engines.replay import ReplayEngine
 from cgr.engines.scripted import Answers, ScriptedEngine, ScriptedSession

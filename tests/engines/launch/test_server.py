@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from cgr import open_model
-from cgr.engines.launch.server import Child, ChildEngine, Command, llama_command, vllm_command
+from cgr.engines.launch.server import Child, Command, LaunchedEngine, llama_command, vllm_command
 from cgr.engines.open import find_model
 from cgr.errors import EngineError, UsageError
 from tests.support import QUESTION, python
@@ -44,7 +44,7 @@ def wait_until_down(address: str) -> None:
 
 def test_a_llama_server_of_our_own(program: Path) -> None:
     model = open_model(f"llama-server:{find_model(None)}", budget=200)
-    assert isinstance(model.engine, ChildEngine)
+    assert isinstance(model.engine, LaunchedEngine)
     address = model.engine.addresses[0]
     with model:
         solution = model.solve(QUESTION, budget=64, interval=16, max_answer_tokens=4)

@@ -9,8 +9,8 @@ import pytest
 
 from cgr import Event, Model, Probed, Settings, Thinking, open_model
 from cgr.drive.driver import Driver
-from cgr.engines.base import Sampling
-from cgr.engines.completions.chunk_session import CHUNK
+from cgr.engines.base import Sampling, written_text
+from cgr.engines.completions.engine import CHUNK
 from cgr.engines.llama.engine import LlamaEngine
 from cgr.reason import Abstention
 from cgr.rules import make_rule
@@ -223,6 +223,9 @@ async def test_what_the_model_writes_after_its_thinking(engine: LlamaEngine) -> 
     session = await engine.open(Settings().prompt(QUESTION), Sampling(temperature=0.0), room=96)
     await session.think(8)
     before = list(session.trace)
-    assert await session.write(4) == await session.write(4)
+    pieces = [piece async for piece in session.write(4)]
+    assert "".join(piece.text for piece in pieces) == await written_text(session.write(4))
+    assert sum(piece.tokens for piece in pieces) <= 4
+    assert [piece.stop for piece in pieces if piece.stop] in (["limit"], ["eos"])
     assert session.trace == before
     await session.close()

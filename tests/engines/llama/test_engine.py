@@ -15,8 +15,9 @@ import pytest
 
 from cgr import Model, open_model
 from cgr.engines.base import Sampling
-from cgr.engines.llama.engine import LlamaEngine, LlamaOptions
+from cgr.engines.llama.engine import LlamaEngine
 from cgr.engines.llama.header import read_head
+from cgr.engines.open import ModelOptions
 from cgr.errors import DoesNotFit, NotAModel, NoThinkTags, UsageError
 from cgr.solve import find_model
 from tests.support import QUESTION, environment, python
@@ -35,7 +36,7 @@ GETS = ("/props", "/slots", "/metrics", "/lora-adapters")
 
 
 def address(engine: LlamaEngine) -> str:
-    return str(engine._server.listening_address)
+    return str(engine.address)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ import sys, httpx, cgr
 model = cgr.open_model(sessions=2, overlap=True)
 solution = model.solve(sys.argv[1], budget=64, overlap=True)
 assert solution.thinking
-server = model.engine._server.listening_address
+server = model.engine.address
 known = {"Authorization": "Bearer " + model.engine._key}
 with httpx.Client(base_url=server, trust_env=False) as client:
     for body in ({"prompt": "a", "n_predict": 1}, {"prompt": {}}, None):
@@ -102,7 +103,7 @@ CRASH = """
 import os, resource, cgr
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 model = cgr.open_model()
-print(model.engine._server.listening_address, flush=True)
+print(model.engine.address, flush=True)
 input()
 os.abort()
 """
@@ -163,15 +164,15 @@ def test_a_file_cut_in_its_weights(tmp_path: Path, capfd: pytest.CaptureFixture[
     path.write_bytes(data[: len(data) - 100_000])
     assert read_head(path).context
     with pytest.raises(NotAModel, match="cannot load"):
-        LlamaEngine(path)
+        open_model(str(path))
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_model_without_think_tags(tmp_path: Path) -> None:
     path = tmp_path / "plain.gguf"
     path.write_bytes(find_model(None).read_bytes().replace(b"think>", b"thank>"))
-    with pytest.raises(NoThinkTags, match=r"plain\.gguf does not say how it thinks") as caught:
-        LlamaEngine(path)
+    with pytest.raises(NoThinkTags, match=r"plain\.gguf has no think tags") as caught:
+        open_model(str(path))
     assert "--think-tags" in caught.value.hint
 
 
@@ -186,4 +187,4 @@ def test_tags_can_be_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("threads", [0, -1])
 def test_threads(threads: int) -> None:
     with pytest.raises(UsageError, match="threads"):
-        LlamaEngine(find_model(None), LlamaOptions(threads=threads))
+        LlamaEngine(find_model(None), ModelOptions(threads=threads))
