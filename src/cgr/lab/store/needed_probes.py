@@ -27,15 +27,15 @@ def requests_of(rule: Rule) -> tuple[ProbeRequest, ...]:
 
 
 def requests_for(
-    names: Iterable[str], config: RunConfig, there: Iterable[ProbeSet] = (), interval: int | None = None
+    names: Iterable[str], config: RunConfig, stored: Iterable[ProbeSet] = (), interval: int | None = None
 ) -> list[ProbeRequest]:
     """The requests for every probe set that these rules (or `all`) read, each once.
 
-    A suitable set of the run (`there`) is continued in place of a new one. Rules without probes are skipped, and so are
+    A suitable set of the run (`stored`) is continued in place of a new one. Rules without probes are skipped, and so are
     rules that need another run (forced, or with log-probabilities of the thinking). `interval`: for rules that leave it
     open; by default that of the run.
     """
-    known, sets = known_rules(), [*there]
+    known, sets = known_rules(), [*stored]
     chosen = [one for name in names for one in (known if name == ALL else [name])]
     found: dict[ProbeRequest, None] = {}
     for name in chosen:
