@@ -49,8 +49,8 @@ def command(
     A run can hold several sets of probes. Interrupted at any moment, the same command goes on where it stopped.
     """
     from cgr.cli.shared.finish import finish, sessions_for
+    from cgr.lab.record.jobs import Progress
     from cgr.lab.record.probe import check_probeable, probe_each
-    from cgr.lab.record.progress import Progress
     from cgr.lab.store import Store
     from cgr.lab.store.config import ProbeRequest
     from cgr.lab.store.needed_probes import requests_for

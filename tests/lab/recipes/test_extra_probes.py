@@ -12,7 +12,7 @@ import pytest
 from cgr.lab.recipes.forecast import forecast
 from cgr.lab.recipes.recipe import ExtraProbes, read_recipe
 from cgr.lab.recipes.run import Experiment
-from cgr.lab.record.progress import Progress
+from cgr.lab.record.jobs import Progress
 from cgr.lab.store import Store
 from cgr.lab.store.config import OtherConfiguration
 from tests.lab.recipes.recipes import FOLDER, MODELS, cgr

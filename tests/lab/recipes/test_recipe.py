@@ -15,7 +15,7 @@ from cgr.engines.open import describe_file
 from cgr.lab.recipes.forecast import forecast
 from cgr.lab.recipes.recipe import Recipe, read_recipe
 from cgr.lab.recipes.run import Experiment
-from cgr.lab.record.progress import Progress
+from cgr.lab.record.jobs import Progress
 from cgr.lab.store import Store
 from cgr.lab.store.config import Asking, OtherConfiguration, ProbeSet
 from cgr.lab.store.recorded import RecordedTrace

@@ -17,7 +17,7 @@ from cgr.engines.base import Conversation, Prompt, Sampling, Written
 from cgr.engines.scripted import ScriptedEngine, ScriptedSession
 from cgr.errors import EngineError, MissingCapability, UsageError
 from cgr.lab.record.generate import Plan, agenerate
-from cgr.lab.record.progress import Progress, failure_lines, summarise, summary_lines
+from cgr.lab.record.jobs import Progress, failure_lines, summarise, summary_lines
 from cgr.lab.store import GENERATE, Store
 from cgr.lab.store.config import OtherConfiguration
 from cgr.lab.store.recorded import RecordedTrace

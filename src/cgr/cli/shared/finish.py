@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from cgr.engines.open import ModelOptions
-from cgr.lab.record.progress import Progress, Summary, failure_lines, summarise, summary_lines
+from cgr.lab.record.jobs import Progress, Summary, failure_lines, summarise, summary_lines
 from cgr.lab.store import Key
 from cgr.lab.store.schema import FILE
 

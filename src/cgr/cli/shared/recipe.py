@@ -12,7 +12,7 @@ from cgr.cli.shared.finish import sessions_for
 from cgr.engines.open import ModelOptions
 from cgr.lab.recipes.recipe import Recipe
 from cgr.lab.recipes.run import Experiment
-from cgr.lab.record.progress import Progress, Summary, failure_lines, summarise, summary_lines
+from cgr.lab.record.jobs import Progress, Summary, failure_lines, summarise, summary_lines
 from cgr.lab.report import JSON, WrittenReport, headline
 from cgr.lab.report.headline import Headline
 from cgr.lab.store.schema import FILE

@@ -18,8 +18,8 @@ from cgr.engines.open import ModelOptions, describe_file, is_local_file
 from cgr.lab.ablate import WrittenAblations, ablate
 from cgr.lab.recipes.recipe import ExtraProbes, Recipe
 from cgr.lab.record.generate import Plan, generate
+from cgr.lab.record.jobs import Progress
 from cgr.lab.record.probe import probe_each
-from cgr.lab.record.progress import Progress
 from cgr.lab.report import FOLDER, JSON, WrittenReport, figures, write_report
 from cgr.lab.report import page as pages
 from cgr.lab.report.result import Report
