@@ -101,7 +101,7 @@ def test_after_ctrl_c_the_number_of_traces_is_printed_and_the_same_command_conti
     code, errors = stopped_midway(folder, signal.SIGINT, *arguments)
     assert code == 130
     assert count(folder) == 1
-    assert errors == f"Interrupted: 1 of 6 traces are in {folder}. The same command goes on from here.\n"
+    assert errors == f"Interrupted: 1 of 6 traces are in {folder}. The same command continues from here.\n"
     assert command(*arguments, "--out", str(folder), "--quiet").returncode == 0
     same_traces(recorded_traces(folder), recorded_traces(run))
 
@@ -166,7 +166,10 @@ def test_failures_are_shown_and_give_exit_code_1(tmp_path: Path) -> None:
         (("probe", "nowhere"), "There is no run in nowhere."),
         (("export", "nowhere", "out.jsonl"), "There is no run in nowhere."),
         (("import", "nothing.jsonl", "run"), "nothing.jsonl cannot be read"),
-        (("generate", "--questions", "arithmetic", "--limit", "1", "--seeds", "0", "--out", "r"), "0 seeds make no traces"),
+        (
+            ("generate", "--questions", "arithmetic", "--limit", "1", "--seeds", "0", "--out", "r"),
+            "With 0 seeds",
+        ),
         (("generate", "--questions", "arithmetc", "--out", "r"), "arithmetc"),
         (("generate", "--questions", "q.jsonl", "--field", "gold", "--out", "r"), "'gold' does not name a field"),
         (("generate", "--questions", "arithmetic"), "--out"),

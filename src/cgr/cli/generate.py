@@ -85,7 +85,7 @@ def command(
     from cgr.cli.shared.finish import finish, sessions_for
     from cgr.lab.questions import load_questions
     from cgr.lab.record.generate import Plan, generate
-    from cgr.lab.record.progress import Progress
+    from cgr.lab.record.jobs import Progress
 
     settings = Settings.of(rule=rule, **options)
     questions = load_questions(

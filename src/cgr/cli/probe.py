@@ -52,10 +52,11 @@ def command(
     A run can hold several probe sets. If the command is interrupted, run it again: it continues where it stopped.
     """
     from cgr.cli.shared.finish import finish, sessions_for
-    from cgr.lab.record.probe import ProbeRequest, check_probeable, probe_each
-    from cgr.lab.record.progress import Progress
+    from cgr.lab.record.jobs import Progress
+    from cgr.lab.record.probe import check_probeable, probe_each
     from cgr.lab.store import Store
-    from cgr.lab.store.needed_probes import wishes_for
+    from cgr.lab.store.config import ProbeRequest
+    from cgr.lab.store.needed_probes import requests_for
     from cgr.solve import open_model
 
     refuse_probe_model(given, f"Probe with another model: --model {given.probe_model}")
@@ -65,10 +66,10 @@ def command(
     with Store.open(run) as store:
         check_probeable(store)
         config, there = store.config, store.probe_sets()
-    wishes = [own] if rules is None else wishes_for(names_in(rules) or [], config, there.values(), interval)
+    requests = [own] if rules is None else requests_for(names_in(rules) or [], config, there.values(), interval)
     probed_model = given if given.model else replace(given, model=config.model)
     session_count = sessions_for(sessions, probed_model)
     progress = Progress(quiet=quiet or as_json)
     model = open_given(probed_model, sessions=session_count, budget=config.budget)
-    work = partial(probe_each, run, wishes, model, open_teller=open_model, sessions=session_count, progress=progress)
+    work = partial(probe_each, run, requests, model, open_generator=open_model, sessions=session_count, progress=progress)
     return finish(work, run, None, progress, quiet, as_json)

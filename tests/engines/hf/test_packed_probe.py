@@ -12,7 +12,8 @@ import pytest
 
 from cgr.engines.hf.engine import TransformersEngine
 from cgr.lab.record.generate import Plan, agenerate
-from cgr.lab.record.probe import ProbeRequest, aprobe
+from cgr.lab.record.probe import aprobe
+from cgr.lab.store.config import ProbeRequest
 from cgr.records import Probe, Question
 from cgr.settings import Settings
 from tests.engines.hf.models import GREEDY, SPEC, assert_alike, opened, random_model, suffix_of, thought

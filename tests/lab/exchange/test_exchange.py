@@ -1,16 +1,20 @@
-"""Export and import: what goes out comes back the same, what was recorded elsewhere is understood, mistakes have lines."""
+"""Export and import: a round trip changes nothing, foreign files are understood, and errors name the line."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cgr import Model, Question, Settings
 from cgr.errors import UnknownName, UsageError
-from cgr.lab.exchange import export_run, exported, import_jsonl, import_run
+from cgr.lab.exchange import export_run, exported, import_run
+from cgr.lab.record.generate import Plan, agenerate
 from cgr.lab.store import NotARun, Store
 from cgr.lab.store.config import ProbeSet
 from tests.lab.store.test_store import CONFIG, QUESTIONS, SET, trace
@@ -60,7 +64,7 @@ def imported(tmp_path: Path, *lines: Line) -> Store:
 
 
 def test_the_worked_example(tmp_path: Path) -> None:
-    came = import_jsonl(written(tmp_path / "in.jsonl", *SIX), tmp_path / "run")
+    came = import_run(written(tmp_path / "in.jsonl", *SIX), tmp_path / "run")
     assert (came.traces, came.questions, came.probes, came.interval) == (6, 3, 12, 1000)
     with Store.open(tmp_path / "run") as store:
         info, traces = store.info(), {(one.question_id, one.seed): one for one in store.recorded()}
@@ -79,8 +83,8 @@ def test_the_worked_example(tmp_path: Path) -> None:
     assert traces["c", 1].probes == ()
 
 
-def test_a_certainty_alone_stands_for_the_probabilities_of_a_final_answer(tmp_path: Path) -> None:
-    """So that a replay, which aggregates them anew, comes to the same."""
+def test_certainty_replaces_missing_probabilities_of_a_final_answer(tmp_path: Path) -> None:
+    """A replay aggregates the probabilities again and must give the same certainty."""
     with imported(tmp_path, SIX[5] | {"seed": 0}, SIX[5] | {"final_probabilities": [0.9, 0.95]}) as store:
         bare, full = store.recorded()
     assert (bare.final.probabilities, bare.final.decoded) == ((0.9,), 0)
@@ -105,7 +109,7 @@ def test_the_format_is_guessed_for_the_whole_file(tmp_path: Path, golds: list[st
         assert {question.format for question in store.questions()} == {format}
 
 
-def test_numbers_for_answers_blank_lines_marks_and_strange_separators(tmp_path: Path) -> None:
+def test_unusual_but_valid_lines_are_accepted(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     odd = line("a", 0, None, 900, ("7", 0.5)) | {"gold": 7, "question": "Find\u2028x", "final_answer": 7}
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps(odd, ensure_ascii=False).encode() + b"\r\n\r\n\n")
@@ -128,7 +132,7 @@ def whole_run(folder: Path) -> Path:
 
 @pytest.mark.parametrize("probe_set", [None, "wait"])
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
-def test_what_goes_out_comes_back_the_same(tmp_path: Path, kind: str, probe_set: str | None) -> None:
+def test_a_round_trip_changes_nothing(tmp_path: Path, kind: str, probe_set: str | None) -> None:
     files = [tmp_path / f"{number}.{kind}" for number in range(2)]
     export_run(whole_run(tmp_path / "run"), files[0], probe_set=probe_set)
     import_run(files[0], tmp_path / "again")
@@ -140,15 +144,91 @@ def test_what_goes_out_comes_back_the_same(tmp_path: Path, kind: str, probe_set:
         assert here.prompt_ids(("b", 1)) == (5, 6)
 
 
-def test_what_was_imported_goes_out_as_it_came_in_but_for_what_is_told_besides(tmp_path: Path) -> None:
+def test_an_imported_line_is_exported_with_the_same_values(tmp_path: Path) -> None:
     with imported(tmp_path, *SIX) as store:
         lines = list(exported(store))
     by_key = {(one["question_id"], one["seed"]): one for one in SIX}
     for one in lines:
-        assert one | by_key[one["question_id"], one["seed"]] == one
+        told = json.loads(one.model_dump_json(exclude_defaults=True))
+        assert told | by_key[one.question_id, one.seed] == told
 
 
-def test_both_formats_tell_the_same(tmp_path: Path) -> None:
+FORCED = trace(
+    seed=2,
+    logprobs=tuple(math.nan if 30 <= at < 32 else -at / 64 for at in range(70)),
+    tops=tuple(math.nan if 30 <= at < 32 else -3 - at / 64 for at in range(70)),
+    forced=((30, 2),),
+)
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_a_round_trip_keeps_forced_tokens_and_their_missing_log_probabilities(tmp_path: Path, kind: str) -> None:
+    """A forced token was not sampled: its log-probability is NaN in the store and null in a file."""
+    with Store.create(whole_run(tmp_path / "run"), CONFIG) as store:
+        store.add_trace(FORCED, probe_set="default")
+    files = [tmp_path / f"{number}.{kind}" for number in range(2)]
+    export_run(tmp_path / "run", files[0])
+    import_run(files[0], tmp_path / "again")
+    export_run(tmp_path / "again", files[1])
+    assert files[0].read_bytes() == files[1].read_bytes()
+    with Store.open(tmp_path / "again") as store:
+        found = next(one for one in store.recorded(whole=True) if one.seed == FORCED.seed)
+    assert found.forced == FORCED.forced
+    for values, expected in ((found.logprobs, FORCED.logprobs), (found.tops, FORCED.tops)):
+        assert values == pytest.approx(expected, abs=0, rel=0, nan_ok=True)
+
+
+async def test_a_forced_run_of_a_model_can_be_exported(model: Model, tmp_path: Path) -> None:
+    """An easy problem, which the embedded model finishes before the budget: its thinking is forced to continue."""
+    easy = (Question("e", "Find x, the last three digits of 313*21.", "573", "integer"),)
+    settings = Settings(rule="budget-forcing", budget=600, interval=200)
+    await agenerate(tmp_path / "run", Plan(easy, 2, settings, probe=True, logprobs=True), model.engine, sessions=2)
+    for kind in ("jsonl", "parquet"):
+        export_run(tmp_path / "run", tmp_path / f"out.{kind}")
+        import_run(tmp_path / f"out.{kind}", tmp_path / kind)
+        with Store.open(tmp_path / "run") as there, Store.open(tmp_path / kind) as here:
+            for one, other in zip(there.recorded(whole=True), here.recorded(whole=True), strict=True):
+                assert one.forced
+                assert other.logprobs == pytest.approx(one.logprobs, abs=0, rel=0, nan_ok=True)
+                missing = {at for at, value in enumerate(other.logprobs) if math.isnan(value)}
+                assert missing == {at for start, count in one.forced for at in range(start, start + count)}
+
+
+def test_null_log_probabilities_in_a_line(tmp_path: Path) -> None:
+    with Store.create(tmp_path / "run", CONFIG) as store:
+        store.add_questions(QUESTIONS)
+        store.add_trace(FORCED)
+    export_run(tmp_path / "run", tmp_path / "out.jsonl")
+    told = json.loads((tmp_path / "out.jsonl").read_text())
+    assert (told["logprobs"][29:33], told["forced"]) == ([-29 / 64, None, None, -0.5], [[30, 2]])
+    assert told["tops"][30] is None
+
+
+def test_nan_in_a_parquet_file_of_another_program_is_null(tmp_path: Path) -> None:
+    arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    row = SIX[5] | {"probes": [], "thinking_tokens": 2, "ended": "end_of_thinking", "logprobs": [math.nan, -0.5]}
+    schema = arrow.schema([(name, arrow.infer_type([value])) for name, value in row.items() if name != "probes"])
+    table = arrow.Table.from_pylist([row], schema=schema.append(arrow.field("probes", arrow.list_(arrow.int64()))))
+    parquet.write_table(table, tmp_path / "in.parquet")
+    import_run(tmp_path / "in.parquet", tmp_path / "run")
+    with Store.open(tmp_path / "run") as store:
+        (found,) = store.recorded(whole=True)
+    assert found.logprobs == pytest.approx((math.nan, -0.5), nan_ok=True)
+
+
+def test_a_lone_surrogate_is_replaced(tmp_path: Path) -> None:
+    with imported(tmp_path, SIX[5] | {"text": "a\ud800b"}) as store:
+        assert store.trace(("c", 1)).text == "a?b"
+
+
+def test_an_unknown_field_suggests_the_nearest(tmp_path: Path) -> None:
+    path = written(tmp_path / "in.jsonl", SIX[5] | {"probe_set": {"asking": {"prefx": "{"}}})
+    with pytest.raises(UsageError, match=r"there is no field 'probe_set.asking.prefx'") as refused:
+        import_run(path, tmp_path / "run")
+    assert refused.value.hint.startswith("Did you mean 'prefix'?")
+
+
+def test_both_formats_hold_the_same(tmp_path: Path) -> None:
     run = whole_run(tmp_path / "run")
     for kind in ("jsonl", "parquet"):
         export_run(run, tmp_path / f"out.{kind}")
@@ -165,7 +245,7 @@ def test_thinking_can_be_left_out(tmp_path: Path) -> None:
     assert told["written"] == "so 7"
 
 
-def test_a_run_that_was_never_probed_goes_out_and_comes_back_so(tmp_path: Path) -> None:
+def test_a_run_without_probes_can_be_exported_and_imported(tmp_path: Path) -> None:
     with Store.create(tmp_path / "run", CONFIG) as store:
         store.add_questions(QUESTIONS)
         store.add_trace(trace())
@@ -187,39 +267,40 @@ def but(**changes: Any) -> Callable[[Line], Line]:
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (without("gold"), "there is no gold"),
-        (but(answer="7"), "a line has no field 'answer'"),
+        (without("gold"), "the field 'gold' is missing"),
+        (but(answer="7"), "there is no field 'answer'"),
         (but(seed="0"), "seed must be a whole number, not '0'"),
         (but(seed=True), "seed must be a whole number"),
-        (but(budget=0), "budget must be a whole number of 1 or more"),
-        (but(ended="stop"), "ended must be end_of_thinking or budget, not 'stop'"),
-        (but(final_certainty=1.5), "final_certainty must be from 0 to 1"),
+        (but(budget=0), "budget must be 1 or more, not 0"),
+        (but(ended="stop"), "ended must be 'end_of_thinking' or 'budget', not 'stop'"),
+        (but(final_certainty=1.5), "final_certainty must be at most 1, not 1.5"),
         (but(final_certainty=None), "final_certainty must be a number"),
-        (but(final_probabilities=[0.5]), "final_certainty is 0.999, but the probabilities"),
-        (but(thinking_tokens=5000), "that cannot be"),
-        (but(ended="budget"), "that cannot be"),
-        (but(ids=[1, 2]), "2 ids of 3500"),
+        (but(final_probabilities=[0.5]), "final_certainty is 0.999, which is not the certainty"),
+        (but(thinking_tokens=5000), "contradict each other"),
+        (but(ended="budget"), "contradict each other"),
+        (but(ids=[1, 2]), "2 ids for 3500"),
         (but(probes={}), "probes must be a list"),
         (but(probes=[probe(1000, "7")]), "in probe 1, the answer '7' has no probabilities"),
-        (but(probes=[probe(1000, "7", 0.5), without("closed")(probe(2000, "7", 0.5))]), "in probe 2, there is no closed"),
-        (but(probes=[probe(1000, "7", 0.5) | {"closed": 1}]), "closed must be true or false"),
+        (
+            but(probes=[probe(1000, "7", 0.5), without("closed")(probe(2000, "7", 0.5))]),
+            "probe 2, the field 'closed' is missing",
+        ),
+        (but(probes=[probe(1000, "7", 0.5) | {"closed": 1}]), "in probe 1, closed must be true or false, not 1"),
         (but(probes=[probe(1000, "7", 0.5)] * 2), "two probes at one position"),
         (but(probes=[probe(3600, "7", 0.5)]), "a probe at 3600 in a trace of 3500"),
         (but(probes=[probe(0, "7", 0.5)]), "a probe at 0"),
-        (but(probes=[probe(1000, "7", 0.5) | {"certainty": 0.5}]), "a probe has no field 'certainty'"),
-        (but(run={"budget": 1}), "budget is 4000, and 1 in run"),
-        (but(run={"budget": 4000, "temperature": "hot"}), "temperature of run cannot be 'hot'"),
-        (but(run={"heat": 1}), "a run has no field 'heat'"),
-        (but(format="prose"), "format must be integer or number or choice or math"),
-        (but(question_id="b", gold="588"), "question 'b' with seed 0 is in line 1 already"),
+        (but(probes=[probe(1000, "7", 0.5) | {"certainty": 0.5}]), "in probe 1, there is no field 'certainty'"),
+        (but(run={"budget": 1}), "budget is 4000, but 1 in run"),
+        (but(run={"budget": 4000, "temperature": "hot"}), "run.temperature must be a number, not 'hot'"),
+        (but(run={"heat": 1}), "there is no field 'run.heat'"),
+        (but(format="prose"), "format must be 'integer', 'number', 'choice' or 'math', not 'prose'"),
+        (but(question_id="b", gold="588"), "question 'b' with seed 0 is already in line 1"),
         (but(seed=2, gold="71"), "question 'a' has another text, gold or format"),
-        (but(budget=5000), "budget is not what the first line says"),
-        (but(run={"budget": 4000}), "run is not what the first line says"),
+        (but(budget=5000), "budget differs from the first line"),
+        (but(run={"budget": 4000}), "run differs from the first line"),
     ],
 )
-def test_a_mistake_is_named_with_its_line_and_nothing_is_made(
-    tmp_path: Path, spoil: Callable[[Line], Line], said: str
-) -> None:
+def test_an_error_names_the_line_and_no_run_is_created(tmp_path: Path, spoil: Callable[[Line], Line], said: str) -> None:
     path = written(tmp_path / "in.jsonl", SIX[1], SIX[3], spoil(SIX[0]))
     with pytest.raises(UsageError) as refused:
         import_run(path, tmp_path / "run")
@@ -234,37 +315,37 @@ def test_a_mistake_is_named_with_its_line_and_nothing_is_made(
     [
         (b"", "there are no traces"),
         (b"\n\n", "there are no traces"),
-        (b"{}\n", "line 1: there is no question_id"),
-        (b"\n[1]\n", "line 2: a line must be an object"),
+        (b"{}\n", "line 1: the field 'question_id' is missing"),
+        (b"\n[1]\n", "line 2: a line must be a JSON object"),
         (b"{oops}\n", "line 1: this is not JSON"),
-        (b'{"seed": NaN}\n', "line 1: this is not JSON: NaN is not a number"),
+        (b'{"seed": NaN}\n', "line 1: the field 'question_id' is missing"),
         (b"\xff\xfe\n", "line 1: this is not JSON"),
     ],
 )
-def test_what_is_not_a_file_of_traces_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
+def test_files_without_traces_are_refused(tmp_path: Path, content: bytes, said: str) -> None:
     (tmp_path / "in.jsonl").write_bytes(content)
     with pytest.raises(UsageError, match=said):
         import_run(tmp_path / "in.jsonl", tmp_path / "run")
 
 
-def test_a_probe_that_is_missing_on_the_grid_is_refused_unless_there_is_no_grid(tmp_path: Path) -> None:
+def test_a_missing_probe_is_refused_unless_positions_are_irregular(tmp_path: Path) -> None:
     gap = SIX[0] | {"probes": [SIX[0]["probes"][0], SIX[0]["probes"][2]]}
     path = written(tmp_path / "in.jsonl", SIX[1], gap)
-    with pytest.raises(UsageError, match="line 2 has no probe at 2000, though probes are every 1000 tokens"):
+    with pytest.raises(UsageError, match="line 2 has no probe at 2000, but the probes have an interval of 1000"):
         import_run(path, tmp_path / "run")
     anywhere = {"probe_set": {"where": "anywhere"}}
     came = import_run(written(path, SIX[1] | anywhere, gap | anywhere), tmp_path / "run")
     assert (came.probes, came.interval) == (5, 0)
 
 
-def test_files_and_runs_that_are_not_there_or_are(tmp_path: Path) -> None:
+def test_missing_files_and_existing_runs_are_errors(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         import_run(tmp_path / "none.jsonl", tmp_path / "run")
     with pytest.raises(NotARun):
         export_run(tmp_path / "run", tmp_path / "out.jsonl")
     path = written(tmp_path / "in.jsonl", *SIX)
     import_run(path, tmp_path / "run")
-    with pytest.raises(UsageError, match=r"There is a run in .* already"):
+    with pytest.raises(UsageError, match="There is already a run in"):
         import_run(path, tmp_path / "run")
     with pytest.raises(UsageError, match="cannot be written"):
         export_run(tmp_path / "run", tmp_path / "no" / "such" / "folder.jsonl")

@@ -1,4 +1,4 @@
-"""Every problem here was made up for these tests, in the shape of the set it stands for."""
+"""Question sources. The problems are invented; their fields are those of the real data sets."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_gpqa_without_a_choice_is_refused_by_line(tmp_path: Path) -> None:
     assert error.message == "a.jsonl, line 2: the field 'Incorrect Answer 2' is missing or empty."
 
 
-def test_a_local_copy_may_call_its_fields_otherwise_but_keeps_the_format(tmp_path: Path) -> None:
+def test_a_local_copy_may_have_other_field_names(tmp_path: Path) -> None:
     source = f"gsm8k:{jsonl(tmp_path / 'a.jsonl', [{'id': 'one', 'problem': 'What is 1 + 2?', 'answer': '3'}])}"
     assert load_questions(source) == (Question("one", "What is 1 + 2?", "3", "number"),)
 
@@ -165,7 +165,7 @@ def test_a_local_copy_may_call_its_fields_otherwise_but_keeps_the_format(tmp_pat
         ({"id": 1, "problem": " ", "answer": 5}, "the question ('problem') is missing or empty"),
     ],
 )
-def test_a_named_set_refuses_what_it_cannot_hold(tmp_path: Path, row: dict[str, Any], message: str) -> None:
+def test_a_named_set_refuses_invalid_rows(tmp_path: Path, row: dict[str, Any], message: str) -> None:
     error = refusal(f"aime2025:{jsonl(tmp_path / 'a.jsonl', [{'id': 0, 'problem': 'Find 1.', 'answer': '1'}, row])}")
     assert error.message.startswith(f"a.jsonl, line 2: {message}")
 
@@ -190,7 +190,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("cache")
-def test_rows_come_through_the_datasets_library(tmp_path: Path) -> None:
+def test_rows_are_read_by_the_datasets_library(tmp_path: Path) -> None:
     folder = tmp_path / "set"
     folder.mkdir()
     jsonl(folder / "test.jsonl", GSM8K)
@@ -200,16 +200,16 @@ def test_rows_come_through_the_datasets_library(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("cache")
-def test_a_set_that_cannot_be_had_is_refused_with_a_way_out(tmp_path: Path) -> None:
+def test_a_set_that_cannot_be_loaded_is_refused_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         hub.fetch(replace(SOURCES["gpqa"], repo=str(tmp_path / "nothing"), config=None))
     assert "gpqa:FILE" in caught.value.hint
 
 
 @pytest.mark.usefixtures("cache")
-def test_a_split_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_split_is_refused(tmp_path: Path) -> None:
     jsonl(tmp_path / "test.jsonl", AIME)
-    with pytest.raises(UsageError, match="cannot be had"):
+    with pytest.raises(UsageError, match="cannot be loaded"):
         hub.fetch(replace(SOURCES["aime2024"], repo=str(tmp_path)))
 
 
@@ -257,7 +257,7 @@ def test_fields_are_guessed(tmp_path: Path, row: dict[str, Any], question: Quest
         (["1", "\\sqrt{2}"], "math"),
     ],
 )
-def test_the_format_is_the_narrowest_that_holds_every_gold(tmp_path: Path, golds: list[str], format: str) -> None:
+def test_the_format_is_the_narrowest_that_fits_every_gold(tmp_path: Path, golds: list[str], format: str) -> None:
     path = str(jsonl(tmp_path / "my.jsonl", [{"question": "P?", "answer": gold} for gold in golds]))
     assert {question.format for question in load_questions(path)} == {format}
     assert {question.format for question in load_questions(path, limit=1)} == {format}
@@ -274,13 +274,13 @@ def test_fields_and_format_can_be_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "hint"), [({"text": "qestion"}, "Did you mean 'question'?"), ({"golden": "answer"}, "Did you mean 'gold'?")]
 )
-def test_a_field_that_is_not_there_is_refused(tmp_path: Path, fields: Mapping[str, str], hint: str) -> None:
+def test_an_unknown_field_is_refused(tmp_path: Path, fields: Mapping[str, str], hint: str) -> None:
     error = refusal(write(tmp_path, '{"question": "P?", "answer": 1}'), fields=fields)
     assert isinstance(error, UnknownName)
     assert hint in error.hint
 
 
-def test_one_content_is_the_same_from_every_kind_of_file(tmp_path: Path) -> None:
+def test_every_file_type_gives_the_same_questions(tmp_path: Path) -> None:
     rows = [
         {"id": "a", "question": 'He said: "one,\ntwo".\u2028What?', "answer": "12"},
         {"id": "b", "question": "Zwölf\x85?\x0b\x1c", "answer": "025"},
@@ -313,14 +313,17 @@ def test_one_content_is_the_same_from_every_kind_of_file(tmp_path: Path) -> None
         ("[" * 100_000, "my.jsonl, line 1 is not JSON"),
         ('{"question": "a", "answer": 1}\n{"question": "b"}', "my.jsonl, line 2: there is no gold answer"),
         ('{"question": "a", "answer": 1}\n{"question": "b", "answer": " "}', "my.jsonl, line 2: there is no gold answer"),
-        ('{"question": "a", "answer": true}', "my.jsonl, line 1: the field 'answer' holds bool"),
-        ('{"question": "a", "answer": [1, 2]}', "my.jsonl, line 1: the field 'answer' holds list"),
-        ('{"question": "a", "answer": 1e999999}', "my.jsonl, line 1: the number 1E+999999 is out of all bounds"),
-        ('{"question": "a\\ud800", "answer": 1}', "my.jsonl, line 1: the field 'question' holds half a character"),
+        ('{"question": "a", "answer": true}', "my.jsonl, line 1: the field 'answer' contains bool"),
+        ('{"question": "a", "answer": [1, 2]}', "my.jsonl, line 1: the field 'answer' contains list"),
+        ('{"question": "a", "answer": 1e999999}', "my.jsonl, line 1: the number 1E+999999 is out of range"),
+        (
+            '{"question": "a\\ud800", "answer": 1}',
+            "my.jsonl, line 1: the field 'question' contains an incomplete character",
+        ),
         ('{"question": "a"}\n{"question": ""}', "my.jsonl, line 2: the question ('question') is missing or empty"),
         (
             '{"id": 1, "question": "a"}\n\n{"id": "1", "question": "b"}',
-            "my.jsonl, line 3: the id '1' is already that of my.jsonl, line 1",
+            "my.jsonl, line 3: the id '1' is also the id of my.jsonl, line 1",
         ),
         (
             '{"question": "a", "format": "math"}\n{"question": "b", "format": "maths"}',
@@ -330,9 +333,9 @@ def test_one_content_is_the_same_from_every_kind_of_file(tmp_path: Path) -> None
             '{"question": "a", "answer": "x", "format": "number"}',
             "my.jsonl, line 1: the gold 'x' is not of the format 'number'",
         ),
-        ('{"q": "a"}', "No field of my.jsonl looks like the question"),
-        ("", "{path} holds no questions"),
-        ("\n \r\n\n", "{path} holds no questions"),
+        ('{"q": "a"}', "No field of my.jsonl looks like the text of a question"),
+        ("", "{path} contains no questions"),
+        ("\n \r\n\n", "{path} contains no questions"),
     ],
 )
 def test_a_bad_jsonl_file_is_refused_with_the_line(tmp_path: Path, content: str | bytes, message: str) -> None:
@@ -343,10 +346,10 @@ def test_a_bad_jsonl_file_is_refused_with_the_line(tmp_path: Path, content: str 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "{path} holds no questions"),
-        ("question,answer\n", "{path} holds no questions"),
-        ('question,answer\n"a\nb",1\nc\n', "my.csv, line 4 has 1 cells where the header has 2"),
-        ("question,answer\na,1,2\n", "my.csv, line 2 has 3 cells where the header has 2"),
+        ("", "{path} contains no questions"),
+        ("question,answer\n", "{path} contains no questions"),
+        ('question,answer\n"a\nb",1\nc\n', "my.csv, line 4 has 1 cells, the header 2"),
+        ("question,answer\na,1,2\n", "my.csv, line 2 has 3 cells, the header 2"),
         ('question,answer\na,1\n"b,2\nc,3\n', "my.csv, line 3 is not CSV"),
         ("question,answer,question\na,1,b\n", "my.csv, line 1: the field 'question' is named twice"),
         (b"question,answer\na,1\n\xff,2\n", "my.csv, line 3 is not UTF-8"),
@@ -382,7 +385,7 @@ def test_a_number_in_a_file_keeps_every_digit(tmp_path: Path) -> None:
     assert [question.gold for question in load_questions(path)] == ["0.1000000000000000000001", "1000"]
 
 
-# What is not a source
+# Unknown sources
 
 
 def test_an_unknown_name_suggests_the_nearest() -> None:
@@ -392,15 +395,15 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
     assert all(name in error.hint for name in NAMES)
 
 
-def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
+def test_unusable_paths_are_refused(tmp_path: Path) -> None:
     assert "is a folder" in refusal(str(tmp_path)).message
     assert "There is no file" in refusal(str(tmp_path / "nothing.jsonl")).message
     assert "There is no file" in refusal("nothing.txt").message
-    assert "not a kind of file" in refusal(write(tmp_path, "x", "my.txt")).message
+    assert "unknown file type" in refusal(write(tmp_path, "x", "my.txt")).message
     assert "There is no file" in refusal(f"gsm8k:{tmp_path / 'nothing.jsonl'}").message
 
 
-def test_a_limit_takes_the_first(tmp_path: Path) -> None:
+def test_a_limit_selects_the_first_questions(tmp_path: Path) -> None:
     path = str(jsonl(tmp_path / "my.jsonl", AIME))
     assert load_questions(path, limit=2) == load_questions(path)[:2]
     assert len(load_questions(path, limit=99)) == 3
@@ -410,7 +413,7 @@ def test_a_limit_takes_the_first(tmp_path: Path) -> None:
 # Arithmetic
 
 
-def test_arithmetic_is_seeded_and_unseen() -> None:
+def test_arithmetic_problems_depend_on_the_seed_and_are_not_in_the_training_data() -> None:
     questions = load_questions("arithmetic")
     assert len(questions) == 30
     assert len({question.id for question in questions}) == len({question.text for question in questions}) == 30
@@ -420,13 +423,13 @@ def test_arithmetic_is_seeded_and_unseen() -> None:
     assert len(load_questions("arithmetic", limit=40)) == 40
 
 
-def test_another_seed_makes_other_arithmetic_with_other_ids() -> None:
+def test_another_seed_gives_other_arithmetic_problems() -> None:
     first, second = load_questions("arithmetic", seed=1), load_questions("arithmetic", seed=2)
     assert not {question.id for question in first} & {question.id for question in second}
     assert [question.text for question in first] != [question.text for question in second]
 
 
-def test_importing_it_imports_nothing_large() -> None:
+def test_importing_questions_imports_no_large_package() -> None:
     script = (
         "import sys, cgr.lab.questions; print([n for n in ('datasets', 'pyarrow', 'numpy', 'sympy') if n in sys.modules])"
     )

@@ -1,4 +1,4 @@
-"""`cgr demo` from its first key to Ctrl-C, on to the end, and once more for nothing; and the lines that it shows."""
+"""`cgr demo`: interrupted, continued, repeated without work; and its output."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SMALL = ("--questions", "14", "--seeds", "1", "--budget", "96")  # more than thi
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A demo that was interrupted and then finished, and what it said in the end."""
+    """A demo that was interrupted and then finished, and its last output."""
     folder = tmp_path_factory.mktemp("runs") / "demo"
     code, said = stopped_midway(folder, signal.SIGINT, "demo", *SMALL)
     assert code == 130
-    assert said == f"Interrupted: {count(folder)} of 14 traces are in {folder}. The same command goes on from here.\n"
+    assert said == f"Interrupted: {count(folder)} of 14 traces are in {folder}. The same command continues from here.\n"
     assert not (folder / "report" / "made.json").exists()
     done = command("demo", *SMALL, "--out", str(folder))
     assert done.returncode == 0, done.stderr
@@ -51,7 +51,7 @@ def test_the_demo_shows_a_table_a_picture_and_a_page(demo: tuple[Path, str]) -> 
     assert (folder / "report" / "index.html").is_file()
 
 
-def test_the_second_call_makes_nothing_anew_and_loads_no_model(demo: tuple[Path, str]) -> None:
+def test_a_second_call_makes_nothing_and_loads_no_model(demo: tuple[Path, str]) -> None:
     folder, first = demo
     before = times(folder)
     done = command("demo", *SMALL, "--out", str(folder), env={"PYTHONPROFILEIMPORTTIME": "1"})
@@ -86,7 +86,7 @@ def test_another_budget_into_the_same_folder_is_refused(demo: tuple[Path, str]) 
     ("arguments", "said"),
     [(("--questions", "0"), "limit cannot be 0."), (("--seeds", "0"), "seeds cannot be 0."), (("--seeds", "x"), "'x'")],
 )
-def test_nonsense_is_refused(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_invalid_demo_options_are_refused(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
     done = command("demo", *arguments, "--out", str(tmp_path / "run"))
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
@@ -117,26 +117,26 @@ def test_a_headline_says_what_the_report_says(report: Report) -> None:
         assert said.ci95_points == pytest.approx([100 * end / report.questions for end in row.ci95])
 
 
-def test_without_a_penalty_of_one_the_largest_is_shown(report: Report) -> None:
+def test_the_largest_penalty_is_shown_without_a_penalty_of_one(report: Report) -> None:
     less = replace(report, grade=tuple(row for row in report.grade if row.penalty < 1))
     assert {row.penalty for row in headlines(less)} == {0.5}
     assert "Grade p=0.5" in in_lines(headlines(less))[0]
     assert {row.grade for row in headlines(replace(report, grade=()))} == {None}
 
 
-def test_the_table_fits_a_terminal_and_lines_up(report: Report) -> None:
+def test_the_table_fits_a_terminal_and_is_aligned(report: Report) -> None:
     head, *rows = lines = in_lines(headlines(report))
     assert max(map(len, lines)) <= 80
     assert len({len(line) for line in (head, *rows)}) == 1
     assert head.split() == ["Accuracy", "Diff.", "95%", "interval", "Saved", "Net", "Grade", "p=1"]
 
 
-def test_numbers_that_a_run_cannot_give_are_dashes() -> None:
+def test_unknown_numbers_are_shown_as_dashes() -> None:
     rows = (Headline(None, None), Headline(0.99, None, None, None, 10, 0.1, 5, 0.05))
     assert in_lines(rows)[2].split() == ["CGR", "0.99", "–", "–", "–", "10.0%", "5.0%", "–"]
 
 
-def test_the_picture_is_the_best_that_there_is(tmp_path: Path) -> None:
+def test_the_best_available_picture_is_shown(tmp_path: Path) -> None:
     (tmp_path / "figures").mkdir()
     assert picture(tmp_path) is None
     for name in ("tokens_used", "accuracy_against_tokens"):

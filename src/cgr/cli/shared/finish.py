@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from cgr.engines.open import ModelOptions
-from cgr.lab.record.outcome import Summary, in_lines, said, summarise
-from cgr.lab.record.progress import Progress
+from cgr.lab.record.jobs import Progress, Summary, failure_lines, summarise, summary_lines
 from cgr.lab.store import Key
 from cgr.lab.store.schema import FILE
 
@@ -53,7 +52,7 @@ def nothing_recorded() -> int:
 
 def print_summary(summary: Summary, *, quiet: bool = False) -> None:
     """Print what a run has and what failed. Failures, and all of an interrupted run, go to standard error."""
-    for line in [] if quiet else said(summary):
+    for line in [] if quiet else summary_lines(summary):
         click.echo(line, err=summary.interrupted)
-    for line in in_lines(summary.failures):
+    for line in failure_lines(summary.failures):
         click.echo(line, err=True)

@@ -12,8 +12,7 @@ from cgr.cli.shared.finish import INTERRUPTED, nothing_recorded, print_summary, 
 from cgr.engines.open import ModelOptions
 from cgr.lab.recipes.recipe import Recipe
 from cgr.lab.recipes.run import Experiment
-from cgr.lab.record.outcome import Summary, summarise
-from cgr.lab.record.progress import Progress
+from cgr.lab.record.jobs import Progress, Summary, summarise
 from cgr.lab.report import JSON, WrittenReport, headline
 from cgr.lab.report.headline import Headline
 from cgr.lab.store.schema import FILE

@@ -20,8 +20,8 @@ from cgr.lab.ablate.inputs import Evidence, check_folders
 from cgr.lab.ablate.result import Ablation, Ablations, Made, Missing
 from cgr.lab.output import style
 from cgr.lab.output.table import write_table
-from cgr.lab.recipes.further import forced_run
 from cgr.lab.report import figures
+from cgr.lab.store.schema import forced_run
 from cgr.rules.base import THRESHOLD
 
 ABLATIONS: tuple[Ablation, ...] = (

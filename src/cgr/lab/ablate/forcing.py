@@ -25,7 +25,6 @@ from cgr.lab.ablate.result import Ablated, Ablation, percent, points, span
 from cgr.lab.decide.columns import Bools, Columns, Floats
 from cgr.lab.decide.replay import Decided, at_budget, replayed
 from cgr.lab.output.table import Cell, Head, Table
-from cgr.lab.recipes.further import forced_run
 from cgr.lab.report.numbers import effective
 from cgr.lab.score import accuracy as scores
 from cgr.lab.score import bootstrap as intervals
@@ -33,6 +32,7 @@ from cgr.lab.score.measures import SCORE, cells, measure
 from cgr.lab.store import DEFAULT, Store
 from cgr.lab.store.config import NATURAL
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
+from cgr.lab.store.schema import forced_run
 from cgr.probing import ProbeSpec
 from cgr.rules import CgrForced
 

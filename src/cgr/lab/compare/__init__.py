@@ -18,7 +18,7 @@ from cgr.lab.decide.columns import Bools, Columns
 from cgr.lab.decide.replay import Decided, at_budget
 from cgr.lab.score import accuracy as scores
 from cgr.lab.score.paired import DRAWS, Totals, among, by_question
-from cgr.lab.store.needed_probes import ALL, on_grid
+from cgr.lab.store.needed_probes import ALL, rule_at_interval
 from cgr.rules import Rule, known_rules
 from cgr.rules import files as rule_files
 
@@ -85,9 +85,9 @@ def chosen(rules: Sequence[str] | Mapping[str, Rule] | None, interval: int) -> d
         if rule_files.is_file(name):
             found[name if Path(name).stem in found else Path(name).stem] = _from_file(name, interval)
         elif name == ALL:
-            found |= {one: on_grid(one, interval) for one in known}
+            found |= {one: rule_at_interval(one, interval) for one in known}
         elif name in known:
-            found[name] = on_grid(name, interval)
+            found[name] = rule_at_interval(name, interval)
         else:
             raise UnknownName.among("rule", name, [*known, ALL])
     return found

@@ -19,10 +19,9 @@ from cgr.lab.decide import deepconf as confidence
 from cgr.lab.decide.arrays import Levels
 from cgr.lab.decide.columns import Columns
 from cgr.lab.decide.replay import Decided, decide, replayed
-from cgr.lab.record.probe import ProbeRequest
 from cgr.lab.store import DEFAULT, Key, Store
 from cgr.lab.store.config import NATURAL, ProbeSet, RunConfig, same_model
-from cgr.lab.store.needed_probes import asked_by, forces, serves
+from cgr.lab.store.needed_probes import ProbeRequest, forces, requests_of, satisfies
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.probing import ProbeSpec
 from cgr.rules import DeepConf, LevelRule, Rule
@@ -78,12 +77,12 @@ class Recordings:
 
     def sets_for(self, rule: Rule) -> tuple[str, ...]:
         """The names of the sets that this rule reads."""
-        return tuple(self._set_for(rule, wish) for wish in asked_by(rule))
+        return tuple(self._set_for(rule, wish) for wish in requests_of(rule))
 
     def _set_for(self, rule: Rule, wish: ProbeRequest) -> str:
         asked = self.sets[self.default] if self.default is not None else self.config
         serving = [
-            name for name, there in self.sets.items() if same_model(asked, there) and serves(there, wish, self.config)
+            name for name, there in self.sets.items() if same_model(asked, there) and satisfies(there, wish, self.config)
         ]
         if not serving:
             raise self._missing(rule, wish)

@@ -1,30 +1,30 @@
-"""Runs as files that others can write and read: one trace a line of JSON, or a row of Parquet.
+"""Runs as files that other programs can write and read: one trace per line of JSON, or per row of Parquet.
 
-A file is read twice: first all of it is checked, then a run is made of it, in one transaction. So a file with a mistake in
-it makes no run, and the mistake is named with its line.
+An import reads the file twice: first it checks every line, then it creates the run in one transaction. A file with an error
+creates no run, and the message names the line.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from cgr.errors import UnknownName, UsageError
 from cgr.lab.exchange import parquet
-from cgr.lab.exchange.consistency import Exchanged, Gathered
-from cgr.lab.exchange.line import Line, Read, from_line, to_line
+from cgr.lab.exchange.consistency import Consistency, ImportCounts
+from cgr.lab.exchange.line import TraceLine, from_json, to_line
 from cgr.lab.store import DEFAULT, Store
+from cgr.lab.store.recorded import RecordedTrace
 from cgr.lab.store.schema import FILE, folder_of
 
 FileFormat = Literal["jsonl", "parquet"]
 FORMATS = ("jsonl", "parquet")
-BLANK = b" \t\r\n\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 
 
 def export_run(
@@ -35,15 +35,17 @@ def export_run(
     probe_set: str | None = None,
     thinking: bool = True,
 ) -> int:
-    """Write the traces of a run, with one set of its probes, and return how many. Without `thinking`, neither text nor
-    tokens of it are written. The file is there when it is whole."""
+    """Write the traces of a run with one probe set, and return their number.
+
+    Without `thinking`, the text and the tokens of the thinking are left out. The file appears only when it is complete.
+    """
     write = parquet.write if _format(path, format) == "parquet" else write_jsonl
     with Store.open(folder) as store:
-        return _written_whole(path, lambda draft: write(draft, exported(store, probe_set, thinking)))
+        return _write_complete(path, lambda draft: write(draft, exported(store, probe_set, thinking)))
 
 
-def exported(store: Store, probe_set: str | None = None, thinking: bool = True) -> Iterator[Line]:
-    """Every trace as a line; of a run that was never probed, without probes."""
+def exported(store: Store, probe_set: str | None = None, thinking: bool = True) -> Iterator[TraceLine]:
+    """Every trace as a line; without probes if the run has none."""
     sets = store.probe_sets()
     name = probe_set or (DEFAULT if DEFAULT in sets else next(iter(sets), None))
     if name is not None and name not in sets:
@@ -56,81 +58,75 @@ def exported(store: Store, probe_set: str | None = None, thinking: bool = True) 
             yield to_line(replace(trace, ids=(), text="", logprobs=()), (), store.config, source)
 
 
-def import_run(path: Path, folder: Path, format: FileFormat | None = None) -> Exchanged:
-    """Make a run of a file."""
+def import_run(path: Path, folder: Path, format: FileFormat | None = None) -> ImportCounts:
+    """Create a run from a file."""
     lines = partial(_read, path, _format(path, format))
-    gathered = Gathered()
-    for number, found in lines():
-        with _in(path, number):
-            gathered.add(number, found)
-    with _in(path):
-        run, probe_set, form = gathered.settled(path.name)
-    _refuse_made(folder)
+    checked = Consistency()
+    for number, line, trace in lines():
+        with _located(path, number):
+            checked.add(number, line, trace)
+    with _located(path):
+        run, probe_set, form = checked.resolve(path.name)
+    _refuse_existing(folder)
     with Store.create(folder, run) as store, store.at_once():
-        store.add_questions(replace(question, format=form or question.format) for question in gathered.questions.values())
+        store.add_questions(replace(question, format=form or question.format) for question in checked.questions.values())
         name = store.add_probe_set(probe_set, DEFAULT) if probe_set else None
-        for _, found in lines():
-            store.add_trace(found.trace, prompt_ids=found.prompt_ids, probe_set=name)
-    return gathered.counts(probe_set)
+        for _, line, trace in lines():
+            store.add_trace(trace, prompt_ids=line.prompt_ids, probe_set=name)
+    return checked.counts(probe_set)
 
 
-def _refuse_made(folder: Path) -> None:
-    """A run that was killed while it was imported is empty, and made again; any other is left alone."""
+def _refuse_existing(folder: Path) -> None:
+    """Refuse a folder that holds traces. An empty run is left by an import that was killed, and is filled."""
     if (folder_of(folder) / FILE).is_file():
         with Store.open(folder) as store:
             if store.made():
-                raise UsageError(f"There is a run in {folder} already.", "Import into a new folder.")
+                raise UsageError(f"There is already a run in {folder}.", "Import into a new folder.")
 
 
-def _read(path: Path, format: FileFormat) -> Iterator[tuple[int, Read]]:
+def _read(path: Path, format: FileFormat) -> Iterator[tuple[int, TraceLine, RecordedTrace]]:
+    """Each line of the file with its number and its trace."""
     try:
-        rows, parse = (parquet.rows(path), parquet.parsed) if format == "parquet" else (_lines(path), _parsed)
+        rows = parquet.rows(path) if format == "parquet" else _lines(path)
         for number, row in rows:
-            with _in(path, number):
-                found = from_line(parse(row))
-            yield number, found
+            with _located(path, number):
+                line = from_json(row if isinstance(row, bytes) else parquet.to_json(row))
+                trace = line.recorded()
+            yield number, line, trace
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}.", "Give the path of a file.") from error
 
 
 @contextmanager
-def _in(path: Path, number: int | None = None) -> Iterator[None]:
-    """Says where a mistake is."""
+def _located(path: Path, number: int | None = None) -> Iterator[None]:
+    """Add the file and the line to the message of an error."""
     try:
         yield
     except UsageError as error:
         where = f"{path}, line {number}: " if number else f"{path}: "
-        raise UsageError(where + error.message, error.hint or "docs/exchange.md has the schema.") from error
+        raise UsageError(where + error.message, error.hint or "The schema is in docs/exchange.md.") from error
 
 
-def _lines(path: Path) -> Iterator[tuple[int, Any]]:
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Each line that is not blank, with its number."""
     with path.open("rb") as file:
-        yield from ((number, raw) for number, raw in enumerate(file, 1) if raw.strip(BLANK))
+        for number, raw in enumerate(file, 1):
+            if line := raw.removeprefix(BOM).strip():
+                yield number, line
 
 
-def _parsed(raw: bytes) -> Any:
-    try:
-        return json.loads(raw.decode("utf-8-sig"), parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"this is not JSON: {error}.") from error
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a number")
-
-
-def write_jsonl(path: Path, lines: Iterable[Line]) -> int:
+def write_jsonl(path: Path, lines: Iterable[TraceLine]) -> int:
+    """Write the lines and return their number."""
     count = 0
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for line in lines:
-            file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
+            file.write(line.model_dump_json(exclude_defaults=True) + "\n")
             count += 1
     return count
 
 
-def _written_whole(path: Path, write: Callable[[Path], int]) -> int:
-    """Written beside its place, and moved there when it is whole."""
+def _write_complete(path: Path, write: Callable[[Path], int]) -> int:
+    """Write a temporary file and rename it when it is complete."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         count = write(draft)
@@ -144,19 +140,3 @@ def _written_whole(path: Path, write: Callable[[Path], int]) -> int:
 
 def _format(path: Path, given: FileFormat | None) -> FileFormat:
     return given or ("parquet" if path.suffix == ".parquet" else "jsonl")
-
-
-def import_jsonl(path: Path, run_folder: Path) -> Exchanged:
-    return import_run(path, run_folder, "jsonl")
-
-
-def export_jsonl(run_folder: Path, path: Path) -> int:
-    return export_run(run_folder, path, "jsonl")
-
-
-def import_parquet(path: Path, run_folder: Path) -> Exchanged:
-    return import_run(path, run_folder, "parquet")
-
-
-def export_parquet(run_folder: Path, path: Path) -> int:
-    return export_run(run_folder, path, "parquet")

@@ -1,4 +1,4 @@
-"""What the lines of a file must agree on to be one run, and what the run is."""
+"""What the lines of one file must agree on, and the run that they describe together."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import re
 from dataclasses import dataclass, field
 
 from cgr.errors import UsageError
-from cgr.lab.exchange.line import Read
+from cgr.lab.exchange.line import TraceLine
 from cgr.lab.store import Key
 from cgr.lab.store.config import Asking, ProbeSet, RunConfig
+from cgr.lab.store.recorded import RecordedTrace
 from cgr.records import AnswerFormat, Question
 
-SMALL = re.compile(r"\s*\d{1,3}\s*")  # an integer 0..999
+INTEGER_0_TO_999 = re.compile(r"\s*\d{1,3}\s*")
 
 
 @dataclass(frozen=True, slots=True)
-class Exchanged:
-    """What came over: so many traces of so many questions, with so many probes, every so many tokens (0: on no grid)."""
+class ImportCounts:
+    """Counts of imported traces, questions and probes, and the interval of the probes (0: irregular)."""
 
     traces: int
     questions: int
@@ -25,72 +26,74 @@ class Exchanged:
     interval: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What is kept of a line: its number, the length of its trace, and the positions of its probes."""
+
+    number: int
+    length: int
+    positions: tuple[int, ...]
+
+
 @dataclass(slots=True)
-class Gathered:
-    """All lines so far. What they say of the whole run, they must all say alike."""
+class Consistency:
+    """All lines so far. What a line states about the whole run must be the same on every line."""
 
     questions: dict[str, Question] = field(default_factory=dict)
-    _lines: dict[Key, int] = field(default_factory=dict)
-    _positions: dict[Key, tuple[int, ...]] = field(default_factory=dict)
-    _lengths: dict[Key, int] = field(default_factory=dict)
-    _first: Read | None = None
+    _lines: dict[Key, _Seen] = field(default_factory=dict)
+    _first: TraceLine | None = None
 
-    def add(self, number: int, found: Read) -> None:
-        trace = found.trace
-        key = (trace.question_id, trace.seed)
+    def add(self, number: int, line: TraceLine, trace: RecordedTrace) -> None:
+        """Check a line against those before it; `UsageError` if they contradict each other."""
+        key = (line.question_id, line.seed)
         if key in self._lines:
-            raise UsageError(f"question {key[0]!r} with seed {key[1]} is in line {self._lines[key]} already.")
-        self._agree(found)
-        question = Question(trace.question_id, trace.question, trace.gold, found.format or "integer")
-        if self.questions.setdefault(trace.question_id, question) != question:
-            raise UsageError(f"question {key[0]!r} has another text, gold or format than above.")
-        self._lines[key], self._lengths[key] = number, trace.thinking_tokens
-        self._positions[key] = tuple(probe.at for probe in trace.probes)
+            raise UsageError(f"question {key[0]!r} with seed {key[1]} is already in line {self._lines[key].number}.")
+        self._check_first(line)
+        question = Question(line.question_id, line.question, line.gold, line.format or "integer")
+        if self.questions.setdefault(line.question_id, question) != question:
+            raise UsageError(f"question {key[0]!r} has another text, gold or format than in an earlier line.")
+        self._lines[key] = _Seen(number, line.thinking_tokens, tuple(probe.at for probe in trace.probes))
 
-    def _agree(self, found: Read) -> None:
-        first = self._first = self._first or found
-        for what, one, other in (
-            ("budget", first.trace.budget, found.trace.budget),
-            ("run", first.run, found.run),
-            ("probe_set", first.probe_set, found.probe_set),
-            ("format", first.format is None, found.format is None),
-        ):
-            if one != other:
-                raise UsageError(f"{what} is not what the first line says.", "Import what differs into runs of their own.")
+    def _check_first(self, line: TraceLine) -> None:
+        first = self._first = self._first or line
+        for name in ("budget", "run", "probe_set"):
+            if getattr(first, name) != getattr(line, name):
+                raise UsageError(f"{name} differs from the first line.", "Import lines that differ into separate runs.")
+        if (first.format is None) != (line.format is None):
+            raise UsageError("format must be in every line or in none.")
 
-    def settled(self, source: str) -> tuple[RunConfig, ProbeSet | None, AnswerFormat | None]:
-        """The run, its probes, and the format of its answers where the lines do not say it."""
+    def resolve(self, source: str) -> tuple[RunConfig, ProbeSet | None, AnswerFormat | None]:
+        """The run, its probe set, and the format of its answers if the lines do not state it."""
         if self._first is None:
             raise UsageError("there are no traces.")
-        first, interval = self._first, self._interval()
+        first, interval = self._first, self._interval(self._first.budget)
         probe_set = first.probe_set
-        if probe_set is None and (first.run is None or any(self._positions.values())):
+        if probe_set is None and (first.run is None or any(line.positions for line in self._lines.values())):
             probe_set = ProbeSet("interval", interval, first.run.asking if first.run else Asking())
         if probe_set and probe_set.where == "interval":
-            self._check_grid(probe_set.interval)
-        run = first.run or RunConfig(budget=first.trace.budget, interval=interval, source=source)
+            self._check_interval(probe_set.interval, first.budget)
+        run = first.run or RunConfig(budget=first.budget, interval=interval, source=source)
         return run, probe_set, None if first.format else self._format()
 
-    def counts(self, probe_set: ProbeSet | None) -> Exchanged:
-        probes = sum(map(len, self._positions.values()))
-        return Exchanged(len(self._lines), len(self.questions), probes, probe_set.interval if probe_set else 0)
+    def counts(self, probe_set: ProbeSet | None) -> ImportCounts:
+        """The counts of all lines."""
+        probes = sum(len(line.positions) for line in self._lines.values())
+        return ImportCounts(len(self._lines), len(self.questions), probes, probe_set.interval if probe_set else 0)
 
-    def _interval(self) -> int:
-        """The largest that all probes are multiples of; without any, the budget."""
-        budget = self._first.trace.budget if self._first else 1
-        return math.gcd(*(at for positions in self._positions.values() for at in positions)) or budget
+    def _interval(self, budget: int) -> int:
+        """The greatest common divisor of all positions; the budget if there are no probes."""
+        return math.gcd(*(at for line in self._lines.values() for at in line.positions)) or budget
 
-    def _check_grid(self, interval: int) -> None:
-        """Every multiple of the interval must have been probed, or no rule could be replayed."""
-        budget = self._first.trace.budget if self._first else 1
-        for key, length in self._lengths.items():
-            wanted = range(interval, min(length, budget - 1) + 1, interval)
-            if missing := set(wanted) - set(self._positions[key]):
+    def _check_interval(self, interval: int, budget: int) -> None:
+        """Every multiple of the interval must be probed, because a rule cannot be replayed otherwise."""
+        for line in self._lines.values():
+            expected = range(interval, min(line.length, budget - 1) + 1, interval)
+            if missing := set(expected) - set(line.positions):
                 raise UsageError(
-                    f"line {self._lines[key]} has no probe at {min(missing)}, though probes are every {interval} tokens.",
-                    'Probe there too, or say "probe_set": {"where": "anywhere"} on every line.',
+                    f"line {line.number} has no probe at {min(missing)}, but the probes have an interval of {interval}.",
+                    'Add this probe, or write "probe_set": {"where": "anywhere"} on every line.',
                 )
 
     def _format(self) -> AnswerFormat:
         golds = [question.gold for question in self.questions.values() if question.gold is not None]
-        return "integer" if all(SMALL.fullmatch(gold) for gold in golds) else "math"
+        return "integer" if all(INTEGER_0_TO_999.fullmatch(gold) for gold in golds) else "math"

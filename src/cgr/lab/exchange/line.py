@@ -1,241 +1,267 @@
-"""One trace as one JSON object, and back: the schema of `cgr export` and `cgr import`, as docs/exchange.md has it.
+"""The schema of an exchange file: one trace as one JSON object (docs/exchange.md). Parquet columns derive from it too.
 
-What nobody recorded is absent from a line; what a line says wrongly, or what this does not know, is refused by name.
+A field that is absent from a line has its default. A field that is unknown or has the wrong type is refused by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar, get_args
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from cgr import certainty
-from cgr.errors import UsageError
-from cgr.lab.exchange.fields import Fields, number, shown, whole
-from cgr.lab.store.config import ProbeSet, RunConfig
+from cgr.errors import UnknownName, UsageError
+from cgr.lab.store.codec import storable
+from cgr.lab.store.config import Asking, ProbeSet, RunConfig
 from cgr.lab.store.recorded import RecordedTrace
+from cgr.lab.validation import UNKNOWN, sentence
 from cgr.probing import open_braces
-from cgr.records import AnswerFormat, Ended, Probe, Record, Token
+from cgr.records import AnswerFormat, Ended, Probe, Token
 
-Line = dict[str, Any]
-R = TypeVar("R", bound=Record)
-REQUIRED = (
-    *("question_id", "seed", "gold", "thinking_tokens", "ended", "budget"),
-    *("final_answer", "final_certainty", "probes"),
-)
-OPTIONAL = (
-    *("question", "format", "eos", "final_closed", "final_probabilities", "final_details", "written", "text"),
-    *("prompt_ids", "ids", "logprobs", "tops", "forced", "run", "probe_set"),
-)
-PROBE = ("at", "answer", "probabilities", "closed")
-DETAILS = ("decoded", "bound", "suffix", "suffix_ids", "entropy", "prefilled", "cached", "seconds", "tokens")
-NEAR = 1e-6  # a certainty must be so near to what its probabilities come to
-PLAIN = Probe(0, "", 0.0, False)
+ROUNDING = 1e-6  # rounding may lift a probability slightly above 1
+CERTAINTY_TOLERANCE = 1e-6  # between a certainty and the aggregate of its probabilities
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
-    """What a line held; the last three are None where it did not say them."""
+def _digits(value: Any) -> Any:
+    """Text for a whole number: many files write their answers as numbers."""
+    return str(value) if type(value) is int else value
 
-    trace: RecordedTrace
-    prompt_ids: tuple[int, ...] = ()
+
+Text = Annotated[str, BeforeValidator(_digits)]
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+Probability = Annotated[float, Field(ge=0, le=1 + ROUNDING)]
+Logprobs = tuple[float | None, ...]  # null for tokens that were not sampled
+
+
+class ExchangeModel(BaseModel):
+    """Settings of every part of a line: types are not converted, and unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+
+
+class ProbeCore(ExchangeModel):
+    """The required fields of a probe."""
+
+    at: Count
+    answer: Text
+    probabilities: tuple[Probability, ...]
+    closed: bool
+
+
+class ProbeDetails(ExchangeModel):
+    """The optional fields of a probe. `decoded` None: one token for each probability, and one for the closing brace."""
+
+    decoded: Count | None = None
+    bound: bool = False
+    suffix: Text = ""
+    suffix_ids: tuple[Count, ...] = ()
+    entropy: float | None = None
+    prefilled: Count = 0
+    cached: Count = 0
+    seconds: float = 0.0
+    tokens: tuple[Token, ...] = ()
+
+
+class ProbeLine(ProbeDetails, ProbeCore):
+    """A probe in a line."""
+
+
+class TraceLine(ExchangeModel):
+    """One line: a trace with its probes."""
+
+    question_id: Text
+    seed: int
+    gold: Text | None
+    thinking_tokens: Count
+    ended: Ended
+    budget: Positive
+    final_answer: Text
+    final_certainty: Probability
+    probes: tuple[ProbeLine, ...]
+    question: Text = ""
     format: AnswerFormat | None = None
+    eos: bool = False
+    final_closed: bool | None = None
+    final_probabilities: tuple[Probability, ...] | None = None
+    final_details: ProbeDetails = ProbeDetails()
+    written: Text = ""
+    text: Text = ""
+    prompt_ids: tuple[Count, ...] = ()
+    ids: tuple[Count, ...] = ()
+    logprobs: Logprobs = ()
+    tops: Logprobs = ()
+    forced: tuple[tuple[Count, Positive], ...] = ()
     run: RunConfig | None = None
     probe_set: ProbeSet | None = None
+
+    def recorded(self) -> RecordedTrace:
+        """The trace that this line describes; `UsageError` if its fields contradict each other."""
+        source = self.probe_set or self.run
+        aggregate = source.asking.aggregate if source else certainty.DEFAULT
+        trace = RecordedTrace(
+            final=_final(self, aggregate),
+            probes=_probes(self.probes, aggregate),
+            logprobs=_with_nan(self.logprobs),
+            tops=_with_nan(self.tops),
+            **{name: getattr(self, name) for name in SAME},
+        )
+        _check(trace, self.run)
+        return trace
+
+
+SAME = (  # fields that a line and a recorded trace have in common
+    *("question_id", "seed", "gold", "thinking_tokens", "ended", "budget", "question", "eos", "written"),
+    *("text", "ids", "forced"),
+)
+PARTS: dict[str, type] = {
+    "probes": ProbeLine,
+    "final_details": ProbeDetails,
+    "tokens": Token,
+    "run": RunConfig,
+    "probe_set": ProbeSet,
+    "asking": Asking,
+}
+
+
+def field_names(part: type) -> list[str]:
+    """The names of the fields of a model or dataclass."""
+    return [one.name for one in fields(part)] if is_dataclass(part) else list(part.model_fields)  # type: ignore[attr-defined]
 
 
 def to_line(
     trace: RecordedTrace, prompt_ids: Iterable[int] = (), run: RunConfig | None = None, probe_set: ProbeSet | None = None
-) -> Line:
+) -> TraceLine:
+    """A recorded trace as a line."""
     final = trace.final
-    optional = {
-        "question": trace.question or None,
-        "format": trace.format,
-        "eos": trace.eos or None,
-        "final_closed": final.closed,
-        "final_probabilities": list(final.probabilities) if final.decoded else None,
-        "final_details": _details(final, also_zero=False) or None,
-        "written": trace.written or None,
-        "text": trace.text or None,
-        "prompt_ids": list(prompt_ids) or None,
-        "ids": list(trace.ids) or None,
-        "logprobs": list(trace.logprobs) or None,
-        "tops": list(trace.tops) or None,
-        "forced": [list(one) for one in trace.forced] or None,
-        "run": _unusual(run) if run else None,
-        "probe_set": _unusual(probe_set) if probe_set else None,
-    }
-    return {
-        "question_id": trace.question_id,
-        "seed": trace.seed,
-        "gold": trace.gold,
-        "thinking_tokens": trace.thinking_tokens,
-        "ended": trace.ended,
-        "budget": trace.budget,
+    counted = final.decoded > 0  # 0 means that the tokens of the final answer were not counted
+    details = _details_of(final)
+    values: dict[str, Any] = {name: getattr(trace, name) for name in (*SAME, "format")}
+    values |= {
         "final_answer": final.answer,
         "final_certainty": final.certainty,
-        "probes": [_probe_line(probe) for probe in trace.probes],
-    } | {name: value for name, value in optional.items() if value is not None}
+        "final_closed": final.closed,
+        "final_probabilities": final.probabilities if counted else None,
+        "final_details": ProbeDetails.model_construct(**details if counted else details | {"decoded": None}),
+        "probes": tuple(map(_probe_line, trace.probes)),
+        "logprobs": _with_nulls(trace.logprobs),
+        "tops": _with_nulls(trace.tops),
+        "prompt_ids": tuple(prompt_ids),
+        "run": run,
+        "probe_set": probe_set,
+    }
+    return TraceLine.model_construct(**values)
 
 
-def _unusual(record: Record) -> Line:
-    """The fields that are not at their defaults."""
-    default = type(record)()
-    told = {name: getattr(record, name) for name in default.to_dict() if getattr(record, name) != getattr(default, name)}
-    return {name: _unusual(value) if isinstance(value, Record) else value for name, value in told.items()}
+def _probe_line(probe: Probe) -> ProbeLine:
+    core = {name: getattr(probe, name) for name in ProbeCore.model_fields}
+    return ProbeLine.model_construct(**core, **_details_of(probe))
 
 
-def _probe_line(probe: Probe) -> Line:
-    required = {name: getattr(probe, name) for name in PROBE} | {"probabilities": list(probe.probabilities)}
-    return required | _details(probe)
+def _details_of(probe: Probe) -> dict[str, Any]:
+    """The optional fields; `decoded` is None if a reader computes the same number."""
+    details = {name: getattr(probe, name) for name in ProbeDetails.model_fields}
+    return details | {"decoded": None} if probe.decoded == _decoded(probe.probabilities, probe.closed) else details
 
 
-def _details(probe: Probe, also_zero: bool = True) -> Line:
-    """What a reader would not guess. `decoded` of 0 means that nobody counted, which only a final answer may say."""
-    guess = replace(PLAIN, decoded=_guessed(probe.probabilities, probe.closed))
-    told = {name: getattr(probe, name) for name in DETAILS if getattr(probe, name) != getattr(guess, name)}
-    if not probe.decoded and not also_zero:
-        told.pop("decoded", None)
-    if "tokens" in told:
-        told["tokens"] = [token.to_dict() for token in probe.tokens]
-    if "suffix_ids" in told:
-        told["suffix_ids"] = list(probe.suffix_ids)
-    return told
+def _decoded(probabilities: Sequence[float], closed: bool) -> int:
+    """Tokens decoded if the line does not state it: one for each probability, and the closing brace."""
+    return len(probabilities) + closed
 
 
-def _guessed(probabilities: Iterable[float], closed: bool) -> int:
-    """Tokens decoded where nobody said: one for each probability, and the closing brace."""
-    return len(tuple(probabilities)) + closed
+def _with_nulls(values: Sequence[float]) -> Logprobs:
+    return tuple(value if math.isfinite(value) else None for value in values)
 
 
-def from_line(value: Any) -> Read:
-    """What is in this line; a UsageError says what is wrong with it."""
-    line = Fields(value, "line", REQUIRED, OPTIONAL)
-    run, probe_set = _record(RunConfig, line, "run"), _record(ProbeSet, line, "probe_set")
-    source = probe_set or run
-    aggregate = source.asking.aggregate if source else certainty.DEFAULT
-    trace = RecordedTrace(
-        question_id=line.text("question_id"),
-        seed=line.whole("seed", least=None),
-        gold=None if value["gold"] is None else line.text("gold"),
-        thinking_tokens=line.whole("thinking_tokens"),
-        ended=line.among("ended", get_args(Ended)),
-        budget=line.whole("budget", least=1),
-        final=_final(line, aggregate),
-        probes=_probes(line, aggregate),
-        question=line.text("question"),
-        eos=line.truth("eos"),
-        ids=line.ids("ids"),
-        text=line.text("text"),
-        written=line.text("written"),
-        logprobs=line.numbers("logprobs"),
-        tops=line.numbers("tops"),
-        forced=tuple((whole(at, "forced", 0), whole(count, "forced", 1)) for at, count in line.many("forced")),
-    )
-    form = line.among("format", get_args(AnswerFormat)) if "format" in line else None
-    _check(trace, run)
-    return Read(trace, line.ids("prompt_ids"), form, run, probe_set)
+def _with_nan(values: Logprobs) -> tuple[float, ...]:
+    return tuple(math.nan if value is None else value for value in values)
+
+
+def from_json(raw: bytes) -> TraceLine:
+    """The line in this JSON text; a `UsageError` states what is wrong with it."""
+    try:
+        return TraceLine.model_validate_json(raw)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        if problem["type"] == "json_invalid":
+            return _from_lenient_json(raw, problem["msg"])
+        raise _error(problem) from error
+
+
+def _from_lenient_json(raw: bytes, message: str) -> TraceLine:
+    """Python's parser accepts lone surrogates; they are replaced, as in the store. `UsageError` if it is no JSON at all."""
+    try:
+        text = storable(json.dumps(json.loads(raw.decode()), ensure_ascii=False))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"this is not JSON: {message.removeprefix('Invalid JSON: ')}.") from error
+    if text.encode() == raw:
+        raise UsageError(f"this is not JSON: {message.removeprefix('Invalid JSON: ')}.")
+    return from_json(text.encode())
+
+
+def _error(problem: ErrorDetails) -> UsageError:
+    """A validation error as one sentence that names the field, with the known names as a hint."""
+    location = problem["loc"]
+    names = [str(one) for one in location if isinstance(one, str)]
+    if not names:
+        return UsageError("a line must be a JSON object.")
+    message = sentence(problem, ".".join(names[1:] if names[0] == "probes" and len(names) > 1 else names))
+    if names[0] == "probes" and len(location) > 1:
+        message = f"in probe {int(location[1]) + 1}, {message}"
+    part = PARTS[names[-2]] if len(names) > 1 else TraceLine
+    if problem["type"] in UNKNOWN:
+        return UsageError(message, UnknownName.among("field", names[-1], field_names(part)).hint)
+    return UsageError(message)
+
+
+def _probes(lines: Sequence[ProbeLine], aggregate: str) -> tuple[Probe, ...]:
+    """The probes in order of position."""
+    for number, line in enumerate(lines, 1):
+        if line.answer and not line.probabilities:
+            raise UsageError(f"in probe {number}, the answer {line.answer!r} has no probabilities.")
+    return tuple(sorted((_probe(line, aggregate) for line in lines), key=lambda probe: probe.at))
+
+
+def _probe(line: ProbeLine, aggregate: str) -> Probe:
+    kept = tuple(min(value, 1.0) for value in line.probabilities) if line.answer else ()
+    decoded = _decoded(line.probabilities, line.closed)
+    return Probe(line.at, line.answer, certainty.aggregate(aggregate, kept), line.closed, kept, **_details(line, decoded))
+
+
+def _final(line: TraceLine, aggregate: str) -> Probe:
+    """The final answer. If its probabilities are absent, its certainty replaces them, so that a replay gives the same."""
+    answer, value, given = line.final_answer, min(line.final_certainty, 1.0), line.final_probabilities
+    closed = not open_braces(answer) if line.final_closed is None else line.final_closed
+    kept = () if not answer else (value,) if given is None else tuple(min(one, 1.0) for one in given)
+    if abs(certainty.aggregate(aggregate, kept) - value) > CERTAINTY_TOLERANCE:
+        raise UsageError(f"final_certainty is {value:g}, which is not the certainty of the probabilities of {answer!r}.")
+    decoded = 0 if given is None else _decoded(given, closed)
+    return Probe(line.thinking_tokens, answer, value, closed, kept, **_details(line.final_details, decoded))
+
+
+def _details(line: ProbeDetails, decoded: int) -> dict[str, Any]:
+    details = {name: getattr(line, name) for name in ProbeDetails.model_fields}
+    return details | {"decoded": decoded} if line.decoded is None else details
 
 
 def _check(trace: RecordedTrace, run: RunConfig | None) -> None:
-    """What is said in two places must agree."""
-    n, budget = trace.thinking_tokens, trace.budget
-    if n > budget or (trace.ended == "budget" and n != budget):
-        raise UsageError(f"thinking_tokens is {n}, ended is {trace.ended!r} and budget is {budget}: that cannot be.")
+    """Raise `UsageError` if two fields contradict each other."""
+    length, budget = trace.thinking_tokens, trace.budget
+    if length > budget or (trace.ended == "budget" and length != budget):
+        raise UsageError(f"thinking_tokens {length}, ended {trace.ended!r} and budget {budget} contradict each other.")
     for name in ("ids", "logprobs", "tops"):
-        if (count := len(getattr(trace, name))) not in (0, n):
-            raise UsageError(f"there are {count} {name} of {n} thinking_tokens.")
+        if (count := len(getattr(trace, name))) not in (0, length):
+            raise UsageError(f"there are {count} {name} for {length} thinking_tokens.")
     if run and run.budget != budget:
-        raise UsageError(f"budget is {budget}, and {run.budget} in run.")
+        raise UsageError(f"budget is {budget}, but {run.budget} in run.")
     positions = [probe.at for probe in trace.probes]
     for at in positions:
-        if not 0 < at <= n or at >= budget:
-            raise UsageError(f"there is a probe at {at} in a trace of {n} tokens with a budget of {budget}.")
+        if not 0 < at <= length or at >= budget:
+            raise UsageError(f"there is a probe at {at} in a trace of {length} tokens with a budget of {budget}.")
     if len(set(positions)) < len(positions):
         raise UsageError("there are two probes at one position.")
-
-
-def _probes(line: Fields, aggregate: str) -> tuple[Probe, ...]:
-    probes = []
-    for index, probe in enumerate(line.many("probes"), 1):
-        try:
-            probes.append(_probe(Fields(probe, "probe", PROBE, DETAILS), aggregate))
-        except UsageError as error:
-            raise UsageError(f"in probe {index}, {error.message}", error.hint) from error
-    return tuple(sorted(probes, key=lambda probe: probe.at))
-
-
-def _probe(line: Fields, aggregate: str) -> Probe:
-    answer, closed, given = line.text("answer"), line.truth("closed"), line.shares("probabilities")
-    if answer and not given:
-        raise UsageError(f"the answer {answer!r} has no probabilities.")
-    kept = given if answer else ()
-    return replace(
-        _with_details(line, _guessed(given, closed)),
-        at=line.whole("at"),
-        answer=answer,
-        certainty=certainty.aggregate(aggregate, kept),
-        closed=closed,
-        probabilities=kept,
-    )
-
-
-def _final(line: Fields, aggregate: str) -> Probe:
-    """The answer at the end. Without probabilities its certainty stands for them, so that a replay comes to the same."""
-    answer, value = line.text("final_answer"), line.share("final_certainty")
-    closed = line.truth("final_closed", looks_closed(answer))
-    given = line.shares("final_probabilities") if "final_probabilities" in line else None
-    kept = () if not answer else (value,) if given is None else given
-    if abs(certainty.aggregate(aggregate, kept) - value) > NEAR:
-        raise UsageError(f"final_certainty is {value:g}, but the probabilities of {answer!r} do not come to that.")
-    details = Fields(line.values.get("final_details", {}), "final_details", (), DETAILS)
-    return replace(
-        _with_details(details, 0 if given is None else _guessed(given, closed)),
-        at=line.whole("thinking_tokens"),
-        answer=answer,
-        certainty=value,
-        closed=closed,
-        probabilities=kept,
-    )
-
-
-def looks_closed(answer: str) -> bool:
-    """Where nobody said: an answer with an open brace was cut off, any other was not."""
-    return not open_braces(answer)
-
-
-def _with_details(line: Fields, decoded: int) -> Probe:
-    return replace(
-        PLAIN,
-        tokens=tuple(map(_token, line.many("tokens"))),
-        suffix=line.text("suffix"),
-        suffix_ids=line.ids("suffix_ids"),
-        bound=line.truth("bound"),
-        entropy=line.number("entropy") if "entropy" in line else None,
-        prefilled=line.whole("prefilled"),
-        cached=line.whole("cached"),
-        decoded=line.whole("decoded", decoded),
-        seconds=line.number("seconds"),
-    )
-
-
-def _token(value: Any) -> Token:
-    token = Fields(value, "token", ("id", "text", "logprob"), ("top",))
-    top = tuple((whole(one, "top", 0), number(two, "top")) for one, two in token.many("top"))
-    return Token(token.whole("id"), token.text("text"), token.number("logprob"), top)
-
-
-def _record(kind: type[R], line: Fields, name: str) -> R | None:
-    """What produced the line, if it says so; each field of the kind that its default is of."""
-    if name not in line:
-        return None
-    default = kind()
-    known = Fields(line.values[name], name, (), tuple(default.to_dict())).values
-    for field, value in known.items():
-        wanted = default.to_dict()[field]
-        if wanted is not None and not isinstance(value, (int, float) if isinstance(wanted, float) else type(wanted)):
-            raise UsageError(f"{field} of {name} cannot be {shown(value)}.")
-    try:
-        return kind.from_dict(known)
-    except (ValueError, TypeError, UsageError) as error:
-        raise UsageError(f"{name} cannot be read: {error}.") from error

@@ -1,24 +1,30 @@
-"""The lines of a run as rows of Parquet. What is nested beyond the probes is JSON in a column of text."""
+"""Lines of a run as rows of Parquet. The columns derive from `TraceLine`; nested objects are JSON in text columns."""
 
 from __future__ import annotations
 
 import importlib
 import itertools
 import json
+import math
+import types
+import typing
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import pydantic_core
 
 from cgr.errors import UsageError
-from cgr.lab.exchange.fields import shown
-from cgr.lab.exchange.line import PROBE, REQUIRED, Line
+from cgr.lab.exchange.line import ProbeCore, ProbeLine, TraceLine
+from cgr.lab.validation import shown
 
 ROWS = 64  # in memory at once
 AS_JSON = ("final_details", "run", "probe_set")
+FLOAT32 = ("logprobs", "tops")  # the precision of the store
 
 
-def write(path: Path, lines: Iterable[Line]) -> int:
-    """Write the rows and return how many."""
+def write(path: Path, lines: Iterable[TraceLine]) -> int:
+    """Write the rows and return their number."""
     arrow, parquet = _package("pyarrow"), _package("pyarrow.parquet")
     schema, count, left = _schema(arrow), 0, iter(lines)
     with parquet.ParquetWriter(path, schema) as writer:
@@ -28,46 +34,57 @@ def write(path: Path, lines: Iterable[Line]) -> int:
     return count
 
 
-def rows(path: Path) -> Iterator[tuple[int, Any]]:
-    """Each row, with its number."""
+def rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Each row with its number."""
     arrow, parquet = _package("pyarrow"), _package("pyarrow.parquet")
     try:
         file = parquet.ParquetFile(path)
     except arrow.ArrowInvalid as error:
-        raise UsageError(f"{path} is not a Parquet file.", "Is it JSONL? Then say --format jsonl.") from error
+        raise UsageError(f"{path} is not a Parquet file.", "If it is JSONL, use --format jsonl.") from error
     with file:
         batches = file.iter_batches(batch_size=ROWS)
         yield from enumerate(itertools.chain.from_iterable(batch.to_pylist() for batch in batches), 1)
 
 
-def _row(line: Line) -> dict[str, Any]:
-    probes = [{name: probe[name] for name in PROBE} | {"details": _details(probe)} for probe in line["probes"]]
-    nested = {name: json.dumps(line[name], ensure_ascii=False) for name in AS_JSON if name in line}
-    return line | nested | {"probes": probes}
+def _row(line: TraceLine) -> dict[str, Any]:
+    row = line.model_dump(exclude_defaults=True)
+    row |= {name: json.dumps(row[name], ensure_ascii=False) for name in AS_JSON if name in row}
+    return row | {"probes": [_probe_row(probe) for probe in row["probes"]]}
 
 
-def _details(probe: Line) -> str | None:
-    rest = {name: value for name, value in probe.items() if name not in PROBE}
-    return json.dumps(rest, ensure_ascii=False) if rest else None
+def _probe_row(probe: dict[str, Any]) -> dict[str, Any]:
+    core = {name: probe.pop(name) for name in ProbeCore.model_fields}
+    return core | {"details": json.dumps(probe, ensure_ascii=False) if probe else None}
 
 
-def parsed(row: dict[str, Any]) -> Line:
-    """The line that a row would be. A null is a field that is not there, but for those that every line has."""
-    line = {name: value for name, value in row.items() if value is not None or name in REQUIRED}
-    line |= {name: _loaded(line[name], name) for name in AS_JSON if name in line}
+def to_json(row: dict[str, Any]) -> bytes:
+    """A row as a line of JSON. A null means that an optional field is absent; NaN log-probabilities are null too."""
+    line = {name: value for name, value in row.items() if value is not None or _is_required(name)}
+    line |= {name: _parsed(line[name], name) for name in AS_JSON if name in line}
+    line |= {name: _without_nan(line[name]) for name in FLOAT32 if name in line}
     if isinstance(line.get("probes"), list):
         line["probes"] = [_probe(probe) for probe in line["probes"]]
-    return line
+    return pydantic_core.to_json(line, inf_nan_mode="constants")
+
+
+def _is_required(name: str) -> bool:
+    return name in TraceLine.model_fields and TraceLine.model_fields[name].is_required()
+
+
+def _without_nan(values: Any) -> Any:
+    if not isinstance(values, list):
+        return values
+    return [None if isinstance(value, float) and math.isnan(value) else value for value in values]
 
 
 def _probe(probe: Any) -> Any:
     if not isinstance(probe, dict):
         return probe
-    details = _loaded(probe.get("details") or "{}", "details")
+    details = _parsed(probe.get("details") or "{}", "details")
     return {name: value for name, value in probe.items() if name != "details" and value is not None} | details
 
 
-def _loaded(text: Any, name: str) -> dict[str, Any]:
+def _parsed(text: Any, name: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except (ValueError, TypeError):
@@ -78,25 +95,27 @@ def _loaded(text: Any, name: str) -> dict[str, Any]:
 
 
 def _schema(arrow: Any) -> Any:
-    text, whole, real, truth = arrow.string(), arrow.int64(), arrow.float64(), arrow.bool_()
-    probe = arrow.struct(
-        [("at", whole), ("answer", text), ("probabilities", arrow.list_(real)), ("closed", truth), ("details", text)]
-    )
-    kinds = {
-        text: ("question_id", "gold", "ended", "final_answer", "question", "format", "written", "text", *AS_JSON),
-        whole: ("seed", "thinking_tokens", "budget"),
-        real: ("final_certainty",),
-        truth: ("eos", "final_closed"),
-        arrow.list_(real): ("final_probabilities",),
-        arrow.list_(arrow.float32()): ("logprobs",),
-        arrow.list_(whole): ("prompt_ids", "ids"),
-        arrow.list_(probe): ("probes",),
-    }
-    return arrow.schema([(name, kind) for kind, names in kinds.items() for name in names])
+    columns = {name: _arrow_type(arrow, field.annotation) for name, field in TraceLine.model_fields.items()}
+    columns |= {name: arrow.list_(arrow.float32()) for name in FLOAT32}
+    return arrow.schema(list(columns.items()))
+
+
+def _arrow_type(arrow: Any, hint: Any) -> Any:
+    """The Arrow type of a field: a list for a tuple, JSON in a string for an object."""
+    plain = {str: arrow.string(), int: arrow.int64(), float: arrow.float64(), bool: arrow.bool_()}
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (Annotated, types.UnionType, typing.Union):  # an optional type is the first of its union
+        return _arrow_type(arrow, inner[0])
+    if origin is tuple:
+        return arrow.list_(_arrow_type(arrow, inner[0]))
+    if hint is ProbeLine:
+        core = [(name, _arrow_type(arrow, field.annotation)) for name, field in ProbeCore.model_fields.items()]
+        return arrow.struct([*core, ("details", arrow.string())])
+    return arrow.string() if origin is Literal else plain.get(hint, arrow.string())
 
 
 def _package(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        raise UsageError("Parquet files need one more package.", "pip install pyarrow") from error
+        raise UsageError("Parquet files need the package pyarrow.", "pip install pyarrow") from error

@@ -4,12 +4,13 @@ Mathematical Association of America: American Invitational Mathematics Examinati
 `HuggingFaceH4/aime_2024`.
 """
 
-from cgr.lab.questions.source import Fields, Source
+from cgr.lab.questions.source import FieldNames, Source
 
 SOURCE = Source(
     name="aime2024",
     repo="HuggingFaceH4/aime_2024",
     split="train",
     format="integer",
-    fields=Fields(text="problem", gold="answer", id="id"),
+    fields=FieldNames(text="problem", gold="answer", id="id"),
+    size=30,
 )

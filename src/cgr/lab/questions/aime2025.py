@@ -3,12 +3,13 @@
 Mathematical Association of America: American Invitational Mathematics Examination, 2025. On the hub as `math-ai/aime25`.
 """
 
-from cgr.lab.questions.source import Fields, Source
+from cgr.lab.questions.source import FieldNames, Source
 
 SOURCE = Source(
     name="aime2025",
     repo="math-ai/aime25",
     split="test",
     format="integer",
-    fields=Fields(text="problem", gold="answer", id="id"),
+    fields=FieldNames(text="problem", gold="answer", id="id"),
+    size=30,
 )

@@ -3,12 +3,13 @@
 Mathematical Association of America: American Mathematics Competitions, 2023. On the hub as `math-ai/amc23`.
 """
 
-from cgr.lab.questions.source import Fields, Source
+from cgr.lab.questions.source import FieldNames, Source
 
 SOURCE = Source(
     name="amc23",
     repo="math-ai/amc23",
     split="test",
     format="number",
-    fields=Fields(text="question", gold="answer", id="id"),
+    fields=FieldNames(text="question", gold="answer", id="id"),
+    size=40,
 )

@@ -1,4 +1,4 @@
-"""The embedded model's own problems, none of which it saw in training: integers 0..999, made from a seed."""
+"""Problems for the embedded model that it did not see in training: integers 0..999, generated from a seed."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from cgr.model.problems import unseen
 from cgr.records import Question
 
 NAME = "arithmetic"
-LIMIT = 30  # there is no end to them
+DEFAULT_COUNT = 30  # the generator is endless
 
 
 def make(limit: int | None, seed: int) -> tuple[Question, ...]:
-    """The first problems of a seed; fewer are the beginning of more."""
+    """The first `limit` problems of a seed. A smaller limit gives the first part of the same sequence."""
     return tuple(
         Question(f"s{seed}-{number:02d}-{problem.family}-{problem.level}", problem.text, str(problem.answer), "integer")
-        for number, problem in enumerate(islice(unseen(seed), limit or LIMIT), start=1)
+        for number, problem in enumerate(islice(unseen(seed), limit or DEFAULT_COUNT), start=1)
     )

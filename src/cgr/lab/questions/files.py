@@ -1,4 +1,4 @@
-"""Rows of a local file: JSONL, CSV or Parquet. What cannot be read is refused with its line."""
+"""Rows of a local JSONL, CSV or Parquet file. Errors name the file and the line."""
 
 from __future__ import annotations
 
@@ -11,61 +11,62 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from cgr.errors import UsageError
-from cgr.lab.questions.source import Row
+from cgr.lab.questions.source import SourceRow
 
 BOM = b"\xef\xbb\xbf"
 
 
 def looks_like_a_path(source: str) -> bool:
+    """Whether a source is a file path rather than the name of a data set."""
     path = Path(source)
     return bool(path.suffix) or len(path.parts) > 1 or path.exists()
 
 
-def read(path: Path) -> tuple[Row, ...]:
-    """Every row of a file, at least one."""
+def read(path: Path) -> tuple[SourceRow, ...]:
+    """Every row of a file; `UsageError` if there is none."""
     if path.is_dir():
         raise UsageError(f"{path} is a folder, not a file of questions.", f"Name a file in it: {', '.join(READERS)}.")
     if not path.exists():
         raise UsageError(f"There is no file {path}.", "Check the path.")
     reader = READERS.get(path.suffix.lower())
     if reader is None:
-        raise UsageError(f"{path} is not a kind of file that holds questions.", f"Known: {', '.join(READERS)}.")
+        raise UsageError(f"{path} has an unknown file type.", f"Known: {', '.join(READERS)}.")
     try:
         rows = tuple(reader(path))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}.", "Check its permissions.") from error
     if not rows:
-        raise UsageError(f"{path} holds no questions.", "It needs one row for each question.")
+        raise UsageError(f"{path} contains no questions.", "It needs one row for each question.")
     return rows
 
 
-def _jsonl(path: Path) -> Iterator[Row]:
-    """Lines end at line feeds only: a U+2028 inside a string is part of it."""
+def _jsonl(path: Path) -> Iterator[SourceRow]:
+    """Lines end only at line feeds: a U+2028 inside a string belongs to the string."""
     for number, line in enumerate(path.read_bytes().removeprefix(BOM).split(b"\n"), start=1):
         where = f"{path.name}, line {number}"
         if not line.strip():
             continue
         try:
-            values = json.loads(line.decode(), parse_float=Decimal, parse_constant=_no_constant)
+            values = json.loads(line.decode(), parse_float=Decimal, parse_constant=_refuse_constant)
         except UnicodeDecodeError as error:
             raise UsageError(f"{where} is not UTF-8.", "Save the file as UTF-8.") from error
         except (ValueError, RecursionError) as error:
             raise UsageError(f"{where} is not JSON: {_reason(error)}.", "Each line must be one JSON object.") from error
         if not isinstance(values, dict):
             raise UsageError(f"{where} is not a JSON object.", 'Each line must look like {"question": ..., "answer": ...}.')
-        yield Row(where, values)
+        yield SourceRow(where, values)
 
 
 def _reason(error: Exception) -> str:
-    """The library counts lines from this one: its own "line 1" would contradict ours."""
+    """The reason without the library's own line number, which is always 1 here."""
     return f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
 
 
-def _no_constant(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON value")
 
 
-def _csv(path: Path) -> Iterator[Row]:
+def _csv(path: Path) -> Iterator[SourceRow]:
     lines = _decoded(path).split("\n")
     reader = csv.reader((line + "\n" for line in lines), strict=True)
     header: list[str] | None = None
@@ -99,23 +100,23 @@ def _header(cells: list[str], where: str) -> list[str]:
     return names
 
 
-def _csv_row(header: list[str], cells: list[str], where: str) -> Row:
+def _csv_row(header: list[str], cells: list[str], where: str) -> SourceRow:
     if len(cells) != len(header):
-        raise UsageError(f"{where} has {len(cells)} cells where the header has {len(header)}.", "Check quotes and commas.")
-    return Row(where, dict(zip(header, cells, strict=True)))
+        raise UsageError(f"{where} has {len(cells)} cells, the header {len(header)}.", "Check its quotes and commas.")
+    return SourceRow(where, dict(zip(header, cells, strict=True)))
 
 
-def _parquet(path: Path) -> Iterator[Row]:
+def _parquet(path: Path) -> Iterator[SourceRow]:
     try:
         parquet = importlib.import_module("pyarrow.parquet")
     except ImportError as error:
-        raise UsageError("Parquet files need one more package.", "pip install pyarrow") from error
+        raise UsageError("Parquet files need the package pyarrow.", "pip install pyarrow") from error
     try:
         records: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
-    except ValueError as error:  # what pyarrow raises for a file that is something else
+    except ValueError as error:  # pyarrow's error for a file of another type
         raise UsageError(f"{path} is not a Parquet file.", "Check how it was written.") from error
     for number, values in enumerate(records, start=1):
-        yield Row(f"{path.name}, row {number}", values)
+        yield SourceRow(f"{path.name}, row {number}", values)
 
 
 READERS = {".jsonl": _jsonl, ".csv": _csv, ".parquet": _parquet}

@@ -1,34 +1,34 @@
 """GPQA Diamond: 198 graduate-level questions with four choices; the gold is a letter.
 
-Rein et al.: GPQA: A Graduate-Level Google-Proof Q&A Benchmark (COLM 2024). On the hub as `Idavidrein/gpqa`, behind terms
-that have to be accepted there. The right choice comes first in the data, so the four are shuffled, by a seed and the
-question's id: the same question keeps its order whatever else is loaded.
+Rein et al.: GPQA: A Graduate-Level Google-Proof Q&A Benchmark (COLM 2024). On the hub as `Idavidrein/gpqa`, where its
+terms have to be accepted. The correct choice is the first in the data, so the four are shuffled by a seed and the
+question's id: a question has the same order whatever else is loaded.
 """
 
 from __future__ import annotations
 
 import random
 
-from cgr.lab.questions.source import Fields, Row, Source
+from cgr.lab.questions.source import FieldNames, Source, SourceRow
 
 CHOICES = ("Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
 LETTERS = "ABCD"
 
 
-def prepare(row: Row, seed: int) -> Row:
-    """The question with its choices in lettered order, and the letter of the right one."""
+def prepare(row: SourceRow, seed: int) -> SourceRow:
+    """A row with the question, its four lettered choices in shuffled order, and the letter of the correct one."""
     question, identity, *choices = (_text(row, name) for name in ("Question", "Record ID", *CHOICES))
     order = list(range(len(choices)))
     random.Random(f"gpqa:{seed}:{identity}").shuffle(order)
     lines = [f"{letter}) {choices[index]}" for letter, index in zip(LETTERS, order, strict=True)]
     text = "\n".join([question, "", *lines, "", "Choose one, and answer with its letter."])
-    return Row(row.where, {"id": identity, "text": text, "gold": LETTERS[order.index(0)]})
+    return SourceRow(row.where, {"id": identity, "text": text, "gold": LETTERS[order.index(0)]})
 
 
-def _text(row: Row, name: str) -> str:
+def _text(row: SourceRow, name: str) -> str:
     value = row.values.get(name)
     if not isinstance(value, str) or not value.strip():
-        raise row.refuse(f"the field {name!r} is missing or empty.", "GPQA needs a question, its id and four choices.")
+        raise row.error(f"the field {name!r} is missing or empty.", "A GPQA row needs a question, its id and four choices.")
     return value.strip()
 
 
@@ -38,6 +38,7 @@ SOURCE = Source(
     config="gpqa_diamond",
     split="train",
     format="choice",
-    fields=Fields(text="text", gold="gold", id="id"),
+    fields=FieldNames(text="text", gold="gold", id="id"),
+    size=198,
     prepare=prepare,
 )

@@ -1,9 +1,9 @@
-"""GSM8K, test set: 1,319 grade-school problems. The gold stands after `####`, thousands with commas.
+"""GSM8K, test set: 1,319 grade-school problems. The gold answer follows `####`, with commas between thousands.
 
 Cobbe et al.: Training Verifiers to Solve Math Word Problems (2021). On the hub as `openai/gsm8k`.
 """
 
-from cgr.lab.questions.source import Fields, Source
+from cgr.lab.questions.source import FieldNames, Source
 
 SOURCE = Source(
     name="gsm8k",
@@ -11,5 +11,6 @@ SOURCE = Source(
     config="main",
     split="test",
     format="number",
-    fields=Fields(text="question", gold="answer"),
+    fields=FieldNames(text="question", gold="answer"),
+    size=1319,
 )

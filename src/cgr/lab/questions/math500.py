@@ -4,12 +4,13 @@ Hendrycks et al.: Measuring Mathematical Problem Solving With the MATH Dataset (
 Lightman et al.: Let's Verify Step by Step (ICLR 2024). On the hub as `HuggingFaceH4/MATH-500`.
 """
 
-from cgr.lab.questions.source import Fields, Source
+from cgr.lab.questions.source import FieldNames, Source
 
 SOURCE = Source(
     name="math500",
     repo="HuggingFaceH4/MATH-500",
     split="test",
     format="math",
-    fields=Fields(text="problem", gold="answer", id="unique_id"),
+    fields=FieldNames(text="problem", gold="answer", id="unique_id"),
+    size=500,
 )

@@ -1,4 +1,4 @@
-"""What a source of questions is made of: rows, the fields that matter in them, and where a named set lives."""
+"""Types of a question source: a raw row, the names of its fields, and a named data set."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from cgr.records import AnswerFormat
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One record as it was found; `where` ("file.jsonl, line 3") goes into every complaint about it."""
+class SourceRow:
+    """One raw row. `where` ("file.jsonl, line 3") is part of every error message about it."""
 
     where: str
     values: Mapping[str, Any]
 
-    def refuse(self, what: str, hint: str) -> UsageError:
-        return UsageError(f"{self.where}: {what}", hint)
+    def error(self, message: str, hint: str) -> UsageError:
+        """An error about this row."""
+        return UsageError(f"{self.where}: {message}", hint)
 
 
 @dataclass(frozen=True, slots=True)
-class Fields:
-    """Which field of a row says what. Without a field for the id, questions are numbered."""
+class FieldNames:
+    """The names of the fields for the text, gold answer, id and format. Without an id field, rows are numbered."""
 
     text: str
     gold: str | None = None
@@ -31,18 +32,23 @@ class Fields:
     format: str | None = None
 
 
-def as_is(row: Row, seed: int) -> Row:
+def unchanged(row: SourceRow, seed: int) -> SourceRow:
+    """The row itself: the data set needs no preparation."""
     return row
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A named data set: its place on the hub, its fields, and what has to be done to a row before they can be read."""
+    """A named data set on the hub. `prepare(row, seed)` turns a raw row into one with the named fields.
+
+    `size`: the number of its questions, for forecasts; None if unknown.
+    """
 
     name: str
     repo: str
     split: str
     format: AnswerFormat
-    fields: Fields
+    fields: FieldNames
+    size: int | None = None
     config: str | None = None
-    prepare: Callable[[Row, int], Row] = as_is
+    prepare: Callable[[SourceRow, int], SourceRow] = unchanged

@@ -1,49 +1,63 @@
-"""What a recipe will come to, at most, before anything is loaded: traces, requests, tokens, probes and time."""
+"""The cost of a recipe, at most, before a model is loaded: traces, requests, tokens, probes and time."""
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from cgr.engines.base import ModelInfo
-from cgr.engines.completions.engine import CHUNK
-from cgr.engines.llama.download import is_hub_id
-from cgr.engines.llama.engine import NAME, fingerprint
-from cgr.engines.llama.header import read_head
-from cgr.engines.open import ENGINES, find_model, server_addresses
+from cgr.engines.open import describe_file, is_local_file, tokens_per_request
 from cgr.lab.questions import SOURCES, arithmetic
 from cgr.lab.recipes.recipe import Recipe
 from cgr.lab.store.config import Asking
 from cgr.records import AnswerFormat, Record
 from cgr.settings import BUDGET, PROMPT_ROOM
 
-SIZES = {"aime2025": 30, "aime2024": 30, "amc23": 40, "math500": 500, "gsm8k": 1319, "gpqa": 198}
-MINUTE, HOUR, DAY = 60, 3600, 86_400
+MINUTE, DAY = 60, 86_400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """Requests and tokens of one trace or of many."""
+
+    requests: int
+    thinking_tokens: int = 0
+    probes: int
+    probe_tokens: int
+    answer_tokens: int
+    written_tokens: int = 0
+    reread_tokens: int = 0
+
+    @property
+    def decoded(self) -> int:
+        """All tokens that are decoded; tokens that are read again are not."""
+        return self.thinking_tokens + self.probe_tokens + self.answer_tokens + self.written_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast(Record):
-    """Upper bounds: every trace thinks to the budget, every answer is as long as it may be. `reread_tokens` are read again
-    by probes that come afterwards. `seconds` is None where no speed is given; without a speed of reading, reading is free.
+    """Upper bounds: every trace thinks to the budget, and every answer has its maximum length.
+
+    `reread_tokens` are read again by probes of saved traces. If the number of questions is not known, it and every total
+    are None. `seconds` is None if no speed is given; without a reading speed, reading counts as free.
     """
 
     recipe: str
     model: str
     source: str
     run: str
-    questions: int
+    questions: int | None
     seeds: int
-    traces: int
+    traces: int | None
     budget: int
     interval: int
-    requests: int
-    thinking_tokens: int
-    probes: int
-    probe_tokens: int
-    answer_tokens: int
-    written_tokens: int
-    reread_tokens: int
+    requests: int | None
+    thinking_tokens: int | None
+    probes: int | None
+    probe_tokens: int | None
+    answer_tokens: int | None
+    written_tokens: int | None
+    reread_tokens: int | None
     tokens_per_second: float | None = None
     seconds: float | None = None
     base_url: str | None = None
@@ -53,13 +67,15 @@ class Forecast(Record):
 
 
 def forecast(recipe: Recipe, folder: Path | None = None) -> Forecast:
-    """The plan of a recipe. It loads no model, downloads nothing, and needs no data set but a local file."""
-    info = foreseen(recipe)
+    """The forecast of a recipe. It loads no model, downloads nothing, and reads questions only from a local file."""
+    info = expected_info(recipe)
     resolved = recipe.settings().resolve(info)
-    questions, longest = _asked(recipe, Asking.of(recipe.settings(), info))
-    traces, each = questions * recipe.seeds, (resolved.budget - 1) // resolved.interval
-    afterwards = recipe.probe == "afterwards"
-    plan = Forecast(
+    questions, formats = _named(recipe) or _counted(recipe)
+    asking = Asking.of(recipe.settings(), info)
+    longest = max(asking.spec(one).max_answer_tokens for one in formats)
+    traces = None if questions is None else questions * recipe.seeds
+    costs = _total(_parts(recipe, resolved.budget, resolved.interval, longest), traces)
+    return Forecast(
         recipe=recipe.name,
         model=recipe.model,
         source=recipe.questions,
@@ -69,171 +85,139 @@ def forecast(recipe: Recipe, folder: Path | None = None) -> Forecast:
         traces=traces,
         budget=resolved.budget,
         interval=resolved.interval,
-        requests=traces * (_thinking_requests(recipe, resolved.budget) + each + 1 + bool(recipe.written_tokens)),
-        thinking_tokens=traces * resolved.budget,
-        probes=traces * each,
-        probe_tokens=traces * each * longest,
-        answer_tokens=traces * longest,
-        written_tokens=traces * recipe.written_tokens,
-        reread_tokens=traces * min(resolved.budget, each * resolved.interval) if afterwards else 0,
         tokens_per_second=recipe.tokens_per_second,
+        seconds=_seconds(costs, recipe) if costs else None,
         base_url=recipe.base_url,
         server=recipe.server,
-    )
-    plan = _with_forced(_with_further(plan, recipe, longest), recipe, longest)
-    return replace(plan, seconds=_seconds(plan, recipe))
-
-
-def _with_further(plan: Forecast, recipe: Recipe, longest: int) -> Forecast:
-    """And the further sets of probes: each goes through every trace once, and asks at its end."""
-    steps = [one.interval or plan.interval for one in recipe.further_probes]
-    probes = plan.traces * sum((plan.budget - 1) // step for step in steps)
-    ends = plan.traces * len(steps)
-    return replace(
-        plan,
-        further_sets=len(steps),
-        requests=plan.requests + probes + ends,
-        probes=plan.probes + probes,
-        probe_tokens=plan.probe_tokens + probes * longest,
-        answer_tokens=plan.answer_tokens + ends * longest,
-        reread_tokens=plan.reread_tokens + ends * plan.budget,
-    )
-
-
-def _with_forced(plan: Forecast, recipe: Recipe, longest: int) -> Forecast:
-    """And the forced run: each trace thinks to the budget and is probed on the way."""
-    traces = plan.traces if recipe.forced else 0
-    probes = traces * ((plan.budget - 1) // plan.interval)
-    return replace(
-        plan,
+        further_sets=len(recipe.further_probes),
         forced=recipe.forced,
-        requests=plan.requests + traces * (_thinking_requests(recipe, plan.budget) + 1) + probes,
-        thinking_tokens=plan.thinking_tokens + traces * plan.budget,
-        probes=plan.probes + probes,
-        probe_tokens=plan.probe_tokens + probes * longest,
-        answer_tokens=plan.answer_tokens + traces * longest,
+        **{name: getattr(costs, name, None) for name in Costs.__slots__},
     )
+
+
+def _parts(recipe: Recipe, budget: int, interval: int, longest: int) -> list[Costs]:
+    """What one trace costs: the trace and its probes, each further probe set, and the forced trace."""
+    thinking_requests, probes = _thinking_requests(recipe, budget), (budget - 1) // interval
+    trace = Costs(
+        requests=thinking_requests + probes + 1 + bool(recipe.written_tokens),
+        thinking_tokens=budget,
+        probes=probes,
+        probe_tokens=probes * longest,
+        answer_tokens=longest,
+        written_tokens=recipe.written_tokens,
+        reread_tokens=min(budget, probes * interval) if recipe.probe == "afterwards" else 0,
+    )
+    counts = [(budget - 1) // (one.interval or interval) for one in recipe.further_probes]
+    further = [
+        Costs(requests=n + 1, probes=n, probe_tokens=n * longest, answer_tokens=longest, reread_tokens=budget)
+        for n in counts
+    ]
+    forced = Costs(
+        requests=thinking_requests + probes + 1,
+        thinking_tokens=budget,
+        probes=probes,
+        probe_tokens=probes * longest,
+        answer_tokens=longest,
+    )
+    return [trace, *further, *([forced] if recipe.forced else [])]
+
+
+def _total(parts: list[Costs], traces: int | None) -> Costs | None:
+    """The sum of the parts for all traces; None if the number of traces is not known."""
+    if traces is None:
+        return None
+    sums = [sum(column) * traces for column in zip(*map(astuple, parts), strict=True)]
+    return Costs(**dict(zip(Costs.__slots__, sums, strict=True)))
 
 
 def _thinking_requests(recipe: Recipe, budget: int) -> int:
-    """One stream a trace on a server; chunks elsewhere."""
-    if recipe.chunk is None and not is_file(recipe) and not is_hub_file(recipe):
-        return 1
-    return -(-budget // (recipe.chunk or CHUNK))
+    """The requests for the thinking of one trace: one stream, or one for each chunk."""
+    chunk = tokens_per_request(recipe.model, recipe.base_urls, recipe.chunk)
+    return 1 if chunk is None else -(-budget // chunk)
 
 
-def _seconds(plan: Forecast, recipe: Recipe) -> float | None:
+def _seconds(costs: Costs, recipe: Recipe) -> float | None:
     if recipe.tokens_per_second is None:
         return None
-    decoded = plan.thinking_tokens + plan.probe_tokens + plan.answer_tokens + plan.written_tokens
-    reading = plan.reread_tokens / recipe.prefill_tokens_per_second if recipe.prefill_tokens_per_second else 0.0
-    return decoded / recipe.tokens_per_second + reading
+    reading = costs.reread_tokens / recipe.prefill_tokens_per_second if recipe.prefill_tokens_per_second else 0.0
+    return costs.decoded / recipe.tokens_per_second + reading
 
 
-def _asked(recipe: Recipe, asking: Asking) -> tuple[int, int]:
-    """How many questions there are, and how long an answer may be."""
-    count, formats = _known(recipe) or _counted(recipe)
-    return count, max(asking.spec(one).max_answer_tokens for one in formats)
-
-
-def _known(recipe: Recipe) -> tuple[int, set[AnswerFormat]] | None:
-    """Of a named set, without it."""
-    name = recipe.questions
-    if name == arithmetic.NAME:
-        return recipe.limit or arithmetic.LIMIT, {"integer"}
-    if name in SOURCES and not recipe.fields:
-        return min(recipe.limit or SIZES[name], SIZES[name]), {SOURCES[name].format}
-    return None
+def _named(recipe: Recipe) -> tuple[int | None, set[AnswerFormat]] | None:
+    """The number of questions of a named data set (None: not known) and their format, without loading the set."""
+    if recipe.questions == arithmetic.NAME:
+        return recipe.limit or arithmetic.DEFAULT_COUNT, {"integer"}
+    source = SOURCES.get(recipe.questions)
+    if source is None or recipe.fields:
+        return None
+    bounds = [count for count in (recipe.limit, source.size) if count is not None]
+    return min(bounds, default=None), {source.format}
 
 
 def _counted(recipe: Recipe) -> tuple[int, set[AnswerFormat]]:
+    """The number of questions in a local file, and their formats."""
     questions = recipe.load_questions()
     return len(questions), {question.format for question in questions}
 
 
-def foreseen(recipe: Recipe) -> ModelInfo:
-    """What is known of a model without fetching or loading it: all where its file is here, else what the recipe says."""
-    if not is_file(recipe):
-        room = (recipe.budget or BUDGET) + PROMPT_ROOM
-        return ModelInfo(recipe.model, NAME, room, "", "")
-    return described(recipe.model)
-
-
-def is_file(recipe: Recipe) -> bool:
-    """Whether the model is a file here, which can be looked at without loading it."""
-    if server_addresses(recipe.model, recipe.base_urls) or recipe.model.startswith(tuple(ENGINES)):
-        return False
-    return not is_hub_id(recipe.model) or os.path.exists(recipe.model)
-
-
-def is_hub_file(recipe: Recipe) -> bool:
-    """Whether the model is a file yet to be fetched."""
-    return not server_addresses(recipe.model, recipe.base_urls) and is_hub_id(recipe.model)
-
-
-def described(model: str) -> ModelInfo:
-    """A model by its file, as an engine would describe it; its tags are left to the engine."""
-    path = find_model(model)
-    head = read_head(path)
-    return ModelInfo(
-        name=model,
-        engine=NAME,
-        context=head.context,
-        open_tag="",
-        close_tag="",
-        interval=head.interval,
-        budget=head.budget,
-        max_answer_tokens=head.max_answer_tokens,
-        fingerprint=fingerprint(path),
-    )
+def expected_info(recipe: Recipe) -> ModelInfo:
+    """What is known about a model without loading it: from its file if that is local, else from the recipe."""
+    if is_local_file(recipe.model, recipe.base_urls):
+        return describe_file(recipe.model)
+    return ModelInfo(recipe.model, "", (recipe.budget or BUDGET) + PROMPT_ROOM, "", "")
 
 
 def in_lines(plan: Forecast) -> list[str]:
-    """A table for a person."""
+    """The forecast as a table."""
     most = " at most"
     rows = [
-        ("questions", f"{plan.questions:,}", f" of {plan.source}"),
+        ("questions", _count(plan.questions), f" of {plan.source}"),
         ("seeds", f"{plan.seeds:,}", ""),
-        ("traces", f"{plan.traces:,}", f" of {plan.budget:,} thinking tokens{most}, probed every {plan.interval:,}"),
-        *_beside(plan),
-        ("requests", f"{plan.requests:,}", f"{most}: one for {_stretch(plan)}, a probe, or an answer"),
-        ("thinking tokens", f"{plan.thinking_tokens:,}", most),
-        ("probes", f"{plan.probes:,}", most),
-        ("probe tokens", f"{plan.probe_tokens:,}", most),
-        ("answer tokens", f"{plan.answer_tokens:,}", f"{most}, decoded at the end of each trace"),
-        ("written tokens", f"{plan.written_tokens:,}", f"{most}, by the model itself after that"),
-        ("tokens reread", f"{plan.reread_tokens:,}", f"{most}, by probes made afterwards"),
+        ("traces", _count(plan.traces), f" of {plan.budget:,} thinking tokens{most}, probed every {plan.interval:,}"),
+        *_further_rows(plan),
+        ("requests", _count(plan.requests), f"{most}: one for {_unit(plan)}, a probe, or an answer"),
+        ("thinking tokens", _count(plan.thinking_tokens), most),
+        ("probes", _count(plan.probes), most),
+        ("probe tokens", _count(plan.probe_tokens), most),
+        ("answer tokens", _count(plan.answer_tokens), f"{most}, for the final answer of each trace"),
+        ("written tokens", _count(plan.written_tokens), f"{most}, written by the model after that"),
+        ("tokens reread", _count(plan.reread_tokens), f"{most}, by probes of saved traces"),
         ("time", *_time(plan)),
     ]
     width = max(len(number) for _, number, _ in rows)
     table = [f"{name:<16}{number:>{width}}{rest}" for name, number, rest in rows]
     server = [f"server: {plan.server}"] if plan.server else []
-    return [f"{plan.recipe}: {plan.model}, into {plan.run}", *server, *table]
+    unknown = [f"The number of questions in {plan.source} is not known: set a limit."] if plan.questions is None else []
+    return [f"{plan.recipe}: {plan.model}, into {plan.run}", *server, *table, *unknown]
 
 
-def _beside(plan: Forecast) -> list[tuple[str, str, str]]:
-    """What is recorded for ablations, where something is."""
-    rows = [
-        ("further probes", f"{plan.further_sets:,}", " sets on the same traces; all is counted below"),
-        ("forced run", "1", " of as many traces, to the end of the budget; all is counted below"),
-    ]
-    return [row for row, there in zip(rows, (plan.further_sets, plan.forced), strict=True) if there]
+def _count(number: int | None) -> str:
+    return "unknown" if number is None else f"{number:,}"
 
 
-def _stretch(plan: Forecast) -> str:
-    few = plan.probes + plan.traces * (3 + plan.further_sets + 3 * plan.forced)
-    chunked = plan.requests > few
-    return f"{CHUNK} thinking tokens" if chunked else "a trace's thinking"
+def _further_rows(plan: Forecast) -> list[tuple[str, str, str]]:
+    """What is recorded only for ablations."""
+    further = ("further probes", f"{plan.further_sets:,}", " sets on the same traces; included below")
+    forced = ("forced run", "1", " of as many traces, each to the budget; included below")
+    return [*([further] if plan.further_sets else []), *([forced] if plan.forced else [])]
+
+
+def _unit(plan: Forecast) -> str:
+    """What one request for thinking returns: a chunk if there are more requests than a stream for each trace needs."""
+    streamed = (plan.probes or 0) + (plan.traces or 0) * (3 + plan.further_sets + 3 * plan.forced)
+    return "a chunk of thinking" if (plan.requests or 0) > streamed else "the thinking of a trace"
 
 
 def _time(plan: Forecast) -> tuple[str, str]:
-    if plan.seconds is None or plan.tokens_per_second is None:
+    if plan.tokens_per_second is None:
         return "unknown", ": give --tokens-per-second"
+    if plan.seconds is None:
+        return "unknown", ""
     return duration(plan.seconds), f" at most, at {plan.tokens_per_second:,.0f} tokens a second"
 
 
 def duration(seconds: float) -> str:
-    """Two units at most: `2 d 3 h`, `7 h 6 min`, `4 min`, `12 s`."""
+    """A duration in at most two units: `2 d 3 h`, `7 h 6 min`, `4 min`, `12 s`."""
     if seconds < MINUTE:
         return f"{max(seconds, 1):.0f} s"
     minutes = round(seconds / MINUTE)

@@ -1,38 +1,91 @@
-"""Whole experiments as readable files: what to ask whom, how often, and what to report. docs/recipes.md has every key."""
+"""Whole experiments as readable TOML files: the questions, the model, how often, and what to report (docs/recipes.md)."""
 
 from __future__ import annotations
 
 import math
 import tomllib
 import typing
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails, to_json
 
 from cgr.certainty import DEFAULT as AGGREGATE
 from cgr.errors import UnknownName, UsageError
 from cgr.lab.questions import load_questions
-from cgr.lab.recipes.further import ExtraProbes
 from cgr.lab.record.generate import WRITTEN_TOKENS, Plan
 from cgr.lab.report.numbers import PENALTIES, THRESHOLDS, check_penalties, check_thresholds
+from cgr.lab.store.config import DEFAULT, ProbeRequest
+from cgr.lab.validation import UNKNOWN, sentence
 from cgr.probing import PREFIX, CloseThink
 from cgr.records import Question
 from cgr.settings import INSTRUCTION, Settings
 from cgr.solve import EMBEDDED
 
 Probing = Literal["afterwards", "on-the-way"]
-PROBING = ("afterwards", "on-the-way")
 SEEDS = 64
 RUNS = Path("runs")
-HERE = Path("recipes")
-ENDING = ".toml"
+RECIPES = Path("recipes")
+SUFFIX = ".toml"
+MODEL_KEYS = (  # options that hold only for the recipe's own model
+    *("base_url", "server", "sessions", "threads", "think_tags", "tokenizer", "device", "dtype", "chunk", "dialect"),
+    *("tokens_per_second", "prefill_tokens_per_second"),
+)
+# What a key must be, and an example: by key for lists and tables, by the type of the error for single values.
+LISTS = {
+    "thresholds": ("a list of numbers", "thresholds = [0.96, 0.99]"),
+    "penalties": ("a list of numbers", "penalties = [0, 0.5]"),
+    "dialect": ("a list of texts", 'dialect = ["stream=no"]'),
+    "fields": ("a table of names", 'fields = { gold = "answer" }'),
+    "further_probes": ("a list of tables", '[[further_probes]], and below it: name = "every-16"'),
+}
+VALUES = {
+    "int_type": ("a whole number", "{key} = 64"),
+    "float_type": ("a number", "{key} = 0.6"),
+    "bool_type": ("true or false", "{key} = true"),
+    "string_type": ("text in quotes", '{key} = "..."'),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtraProbes:
+    """Another probe set on the traces of a recipe. None means: as the recipe. `base_url`: the server of `model`, if any."""
+
+    name: str
+    interval: int | None = None
+    prefix: str | None = None
+    close_think: CloseThink | None = None
+    max_answer_tokens: int | None = None
+    model: str | None = None
+    base_url: str | None = None
+    think_tags: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name or self.name == DEFAULT:
+            raise UsageError(f"Further probes cannot be called {self.name!r}.", 'Name them, as in: name = "every-16"')
+        if self.base_url and not self.model:
+            raise UsageError(f"The set {self.name!r} has an address but no model.", 'Add: model = "ORG/NAME"')
+        self.request()
+
+    def request(self) -> ProbeRequest:
+        """These probes as a request."""
+        return ProbeRequest(
+            interval=self.interval,
+            prefix=self.prefix,
+            close_think=self.close_think,
+            max_answer_tokens=self.max_answer_tokens,
+            name=self.name,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """One experiment. Every field but `name` is a key of the file; None means: what fits the model, or does not apply."""
+    """One experiment. Every field but `name` is a key of the file. None means: the model's default, or not applicable."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
 
     name: str
     questions: str
@@ -73,15 +126,13 @@ class Recipe:
     prefill_tokens_per_second: float | None = None
 
     def __post_init__(self) -> None:
-        if self.probe not in PROBING:
-            raise UnknownName.among("time to probe", self.probe, PROBING)
         check_thresholds(self.thresholds)
         check_penalties(self.penalties)
         self.settings()
         for what in ("seeds", "limit", "sessions", "threads", "chunk"):
             _check_count(what, getattr(self, what), least=1)
         _check_count("written_tokens", self.written_tokens, least=0)
-        _check_apart([one.name for one in self.further_probes])
+        _check_unique([one.name for one in self.further_probes])
         _check_speed(self.tokens_per_second)
         _check_speed(self.prefill_tokens_per_second)
 
@@ -92,55 +143,36 @@ class Recipe:
 
     @property
     def folder(self) -> Path:
-        """Where the run goes unless said otherwise."""
+        """The default folder of the run."""
         return RUNS / self.name
 
     def settings(self) -> Settings:
-        return Settings(
-            rule="fixed-budget",
-            interval=self.interval,
-            budget=self.budget,
-            max_answer_tokens=self.max_answer_tokens,
-            aggregate=self.aggregate,
-            temperature=self.temperature,
-            top_p=self.top_p,
-            prefix=self.prefix,
-            close_think=self.close_think,
-            instruction=self.instruction,
+        """The settings that the traces are generated with."""
+        names = (
+            *("interval", "budget", "max_answer_tokens", "aggregate", "temperature", "top_p"),
+            *("prefix", "close_think", "instruction"),
         )
+        return Settings(rule="fixed-budget", **{name: getattr(self, name) for name in names})
 
     def load_questions(self) -> tuple[Question, ...]:
+        """The questions of the recipe."""
         return load_questions(self.questions, limit=self.limit, fields=self.fields, seed=self.question_seed)
 
     def plan(self) -> Plan:
-        """What is to be made: the questions are loaded."""
-        on_the_way = self.probe == "on-the-way"
+        """The traces to generate. This loads the questions."""
+        probe = self.probe == "on-the-way"
         questions = self.load_questions()
-        return Plan(questions, self.seeds, self.settings(), self.questions, on_the_way, self.logprobs, self.written_tokens)
+        return Plan(questions, self.seeds, self.settings(), self.questions, probe, self.logprobs, self.written_tokens)
 
     def forced_plan(self) -> Plan:
-        """The same questions and seeds, forced on to the budget and probed on the way."""
+        """The same questions and seeds, forced to continue to the budget and probed while they are generated."""
         return replace(self.plan(), settings=replace(self.settings(), rule="budget-forcing"), probe=True)
 
     def with_model(self, model: str) -> Recipe:
-        """The same experiment on another model, here: what was said of the recipe's own server does not hold for it."""
-        return replace(
-            self,
-            model=model,
-            base_url=None,
-            server=None,
-            sessions=None,
-            threads=None,
-            think_tags=None,
-            tokenizer=None,
-            device=None,
-            dtype=None,
-            chunk=None,
-            dialect=(),
-            further_probes=tuple(one for one in self.further_probes if not one.base_url),
-            tokens_per_second=None,
-            prefill_tokens_per_second=None,
-        )
+        """The same experiment on another model, without the options of the recipe's own model and server."""
+        defaults: dict[str, Any] = {one.name: one.default for one in fields(Recipe) if one.name in MODEL_KEYS}
+        here = tuple(one for one in self.further_probes if not one.base_url)
+        return replace(self, **defaults | {"model": model, "further_probes": here})
 
 
 def _check_count(what: str, value: int | None, *, least: int) -> None:
@@ -148,134 +180,77 @@ def _check_count(what: str, value: int | None, *, least: int) -> None:
         raise UsageError(f"{what} cannot be {value}.", f"Set {what} to {least} or more.")
 
 
-def _check_apart(names: Sequence[str]) -> None:
+def _check_unique(names: Sequence[str]) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise UsageError(f"There are two further sets of probes called {name!r}.", "Give each a name of its own.")
+            raise UsageError(f"There are two further probe sets called {name!r}.", "Give each its own name.")
 
 
 def _check_speed(value: float | None) -> None:
     if value is not None and not 0 < value < math.inf:
-        raise UsageError(f"{value:g} tokens per second is no speed.", "Give what the engine says it does, such as 1500.")
+        raise UsageError(f"{value:g} tokens per second is not a speed.", "Give a measured speed, such as 1500.")
 
 
 def read_recipe(path: Path) -> Recipe:
-    """The recipe in a file. A key that is unknown, missing or of the wrong kind is refused by name."""
+    """The recipe in a TOML file; a `UsageError` names the key that is unknown, missing or has the wrong type."""
     values = _parsed(path)
-    hints = _hints()
-    for key in values:
-        if key not in hints:
-            raise UnknownName.among(f"key in {path}", key, hints)
-    if "questions" not in values:
-        raise UsageError(f"{path} does not say what to ask.", 'Add a line such as: questions = "aime2025"')
-    checked = {key: _read(path, key, hints[key], value) for key, value in values.items()}
-    recipe: Recipe = _made(path, Recipe, {"name": path.stem, **checked})
-    return recipe
-
-
-def _hints() -> dict[str, Any]:
-    types = typing.get_type_hints(Recipe)
-    return {one.name: types[one.name] for one in fields(Recipe) if one.name != "name"}
+    if "name" in values:  # the file's own name is the name of the recipe
+        raise _unknown_key(f"{path}", "name", Recipe)
+    try:
+        return TypeAdapter(Recipe).validate_json(to_json({"name": path.stem, **values}, inf_nan_mode="constants"))
+    except ValidationError as error:
+        raise _error(path, error.errors()[0]) from error
+    except UsageError as error:
+        raise UsageError(f"{path}: {error.message}", error.hint) from error
 
 
 def _parsed(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError as error:
-        raise _not_there(path) from error
+        raise _not_found(path) from error
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.", "Give the file of a recipe.") from error
     except ValueError as error:
         reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error).rstrip(".")
-        raise UsageError(f"{path} is not TOML: {reason}.", "Write one key a line, as in: seeds = 64") from error
+        raise UsageError(f"{path} is not TOML: {reason}.", "Write one key per line, as in: seeds = 64") from error
 
 
-def _not_there(path: Path) -> UsageError:
-    """With the recipes that are there, beside it and in the usual place."""
-    known = {str(one) for folder in (path.parent, HERE) for one in folder.glob(f"*{ENDING}")}
-    usual = HERE / f"{path.name.removesuffix(ENDING)}{ENDING}"
+def _not_found(path: Path) -> UsageError:
+    """Suggests the recipes in the same folder and in `recipes/`."""
+    known = {str(one) for folder in (path.parent, RECIPES) for one in folder.glob(f"*{SUFFIX}")}
+    usual = RECIPES / f"{path.name.removesuffix(SUFFIX)}{SUFFIX}"
     if str(usual) in known:
         return UsageError(f"There is no recipe {str(path)!r}.", f"Did you mean {str(usual)!r}?")
-    return UnknownName.among("recipe", str(path), known) if known else _no_recipes(path)
+    if known:
+        return UnknownName.among("recipe", str(path), known)
+    return UsageError(f"There is no recipe {str(path)!r}.", "Give a .toml file; its keys are in docs/recipes.md.")
 
 
-def _no_recipes(path: Path) -> UsageError:
-    return UsageError(f"There is no recipe {str(path)!r}.", "Give a .toml file; docs/recipes.md says what goes into it.")
+def _error(path: Path, problem: ErrorDetails) -> UsageError:
+    """A validation error as one sentence that names the key, with an example or the nearest known key."""
+    names = [one for one in problem["loc"] if isinstance(one, str)]
+    nested = len(names) > 1 and names[0] == "further_probes"
+    part, where = (ExtraProbes, f"a [[further_probes]] of {path}") if nested else (Recipe, f"{path}")
+    key = names[1] if nested else names[0]
+    if problem["type"] in UNKNOWN:
+        return _unknown_key(where, key, part)
+    if problem["type"] == "missing":
+        return UsageError(f"{where} has no {key}.", f'Add a line such as: {key} = "{"every-16" if nested else "aime2025"}"')
+    if problem["type"] == "literal_error":
+        choices = [one for one in _literals(typing.get_type_hints(part)[key]) if isinstance(one, str)]
+        return UsageError(f"{path}: {sentence(problem, key)}", UnknownName.among(key, str(problem["input"]), choices).hint)
+    expected, example = LISTS.get(key) or VALUES.get(problem["type"]) or (None, "{key} = ...")
+    hint = f"Write it as in: {example.replace('{key}', key)}"
+    return UsageError(f"{path}: {sentence(problem, key, expected)}", hint)
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """What a value must be, in words and by example; how it is told, and how it is taken."""
-
-    words: str
-    example: str
-    fits: Callable[[Any], bool]
-    take: Callable[[Any], Any]
+def _unknown_key(where: str, key: str, part: type[Any]) -> UnknownName:
+    known = [one.name for one in fields(part) if part is ExtraProbes or one.name != "name"]
+    return UnknownName.among(f"key in {where}", key, known)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-_TEXT = _Kind("text in quotes", '"..."', lambda value: isinstance(value, str), str)
-_KINDS: Mapping[Any, _Kind] = {
-    str: _TEXT,
-    bool: _Kind("true or false", "true", lambda value: isinstance(value, bool), bool),
-    int: _Kind("a whole number", "64", lambda value: type(value) is int, int),
-    float: _Kind("a number", "0.6", _is_number, float),
-    tuple[float, ...]: _Kind(
-        "a list of numbers",
-        "[0.96, 0.99]",
-        lambda value: isinstance(value, list) and all(map(_is_number, value)),
-        lambda value: tuple(map(float, value)),
-    ),
-    tuple[str, ...]: _Kind(
-        "a list of texts",
-        '["stream=no"]',
-        lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
-        tuple,
-    ),
-    dict[str, str]: _Kind(
-        "a table of names",
-        '{ gold = "answer" }',
-        lambda value: isinstance(value, dict) and all(isinstance(name, str) for name in value.values()),
-        dict,
-    ),
-}
-
-
-_TABLES = {tuple[ExtraProbes, ...]: ExtraProbes}
-
-
-def _read(path: Path, key: str, hint: Any, value: Any) -> Any:
-    if hint in _TABLES:
-        return _read_tables(path, key, _TABLES[hint], value)
-    inner = typing.get_args(hint)[0] if isinstance(hint, UnionType) else hint
-    kind = _KINDS.get(inner, _TEXT)  # what is neither is one of a few words
-    if not kind.fits(value):
-        raise UsageError(f"{path}: {key} must be {kind.words}, not {value!r}.", f"Write it as in: {key} = {kind.example}")
-    return kind.take(value)
-
-
-def _read_tables(path: Path, key: str, kind: type[Any], value: Any) -> tuple[Any, ...]:
-    """Each `[[key]]` of the file, its own keys checked as those of the file are."""
-    if not isinstance(value, list) or not all(isinstance(table, dict) for table in value):
-        raise UsageError(f"{path}: {key} must be a list of tables, not {value!r}.", f"Begin each with a line: [[{key}]]")
-    hints = typing.get_type_hints(kind)
-    needed = {one.name for one in fields(kind) if one.default is MISSING}
-    tables = []
-    for table in value:
-        for name in table:
-            if name not in hints:
-                raise UnknownName.among(f"key in a [[{key}]] of {path}", name, hints)
-        for name in needed - table.keys():
-            raise UsageError(f"{path}: a [[{key}]] has no {name}.", f'Add a line such as: {name} = "..."')
-        tables.append(_made(path, kind, {name: _read(path, name, hints[name], one) for name, one in table.items()}))
-    return tuple(tables)
-
-
-def _made(path: Path, kind: type[Any], values: dict[str, Any]) -> Any:
-    try:
-        return kind(**values)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error.message}", error.hint) from error
+def _literals(hint: Any) -> tuple[Any, ...]:
+    """The values of a Literal, also inside a union."""
+    inner = typing.get_args(hint)
+    return inner if typing.get_origin(hint) is Literal else tuple(value for one in inner for value in _literals(one))

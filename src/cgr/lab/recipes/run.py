@@ -1,31 +1,31 @@
-"""A recipe carried out: think, probe, report, and what it records beside for ablations. Each stage makes what is missing;
-where nothing is, no model is loaded and no report is written anew."""
+"""Runs a recipe: generate, probe, report, and record what ablations need.
+
+Each stage makes only what is missing. If nothing is missing, no model is loaded and no report is written again.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import cast
 
 from cgr import __version__
-from cgr.engines.base import Capabilities, Engine, ModelInfo
+from cgr.engines.base import Capabilities, ModelInfo
+from cgr.engines.open import ModelOptions, describe_file, is_local_file
 from cgr.lab.ablate import WrittenAblations, ablate
-from cgr.lab.recipes.forecast import described, is_file
-from cgr.lab.recipes.further import ExtraProbes, forced_run
-from cgr.lab.recipes.recipe import Recipe
+from cgr.lab.recipes.recipe import ExtraProbes, Recipe
 from cgr.lab.record.generate import Plan, generate
-from cgr.lab.record.probe import ProbeRequest, probe
-from cgr.lab.record.progress import Progress
+from cgr.lab.record.jobs import Progress
+from cgr.lab.record.probe import probe_each
 from cgr.lab.report import FOLDER, JSON, WrittenReport, figures, write_report
 from cgr.lab.report import page as pages
 from cgr.lab.report.result import Report
 from cgr.lab.store import DEFAULT, Store
-from cgr.lab.store.config import ProbeSet, RunConfig, refuse_differences
-from cgr.lab.store.schema import FILE, NotARun
+from cgr.lab.store.config import ProbeRequest, ProbeSet, RunConfig, refuse_differences
+from cgr.lab.store.schema import FILE, NotARun, forced_run
 from cgr.records import Record
 from cgr.settings import PROMPT_ROOM
 from cgr.solve import Model, open_model
@@ -34,16 +34,8 @@ STAMP = "made.json"
 
 
 @dataclass(frozen=True, slots=True)
-class _Unloaded:
-    """Of an engine, what a plan asks about before it is loaded."""
-
-    info: ModelInfo
-    capabilities: Capabilities
-
-
-@dataclass(frozen=True, slots=True)
 class Stamp(Record):
-    """What a report was made of, kept beside it: written last, so that it means that the report is whole."""
+    """What a report was made from. It is written last, so its existence means that the report is complete."""
 
     version: str
     run: str
@@ -53,7 +45,7 @@ class Stamp(Record):
 
 
 class Experiment:
-    """A recipe and its folder. `sessions`: traces in flight; `api_key`: of the recipe's server, if it wants one."""
+    """A recipe and the folder of its run. `sessions`: traces at once; `api_key`: for the recipe's server."""
 
     def __init__(self, recipe: Recipe, folder: Path, *, sessions: int = 1, api_key: str | None = None) -> None:
         self.recipe, self.folder, self.sessions, self.api_key = recipe, folder, sessions, api_key
@@ -62,53 +54,58 @@ class Experiment:
     def make(
         self, thinking: Progress, probing: Progress, another: Callable[[], Progress] = lambda: Progress(quiet=True)
     ) -> None:
-        """Every trace and probe that the run lacks. Interrupted, it goes on from there when called again. `another` gives
-        progress for each further set of probes and the forced run."""
-        if self._lacks_traces():
+        """Make every missing trace and probe. After an interruption, the same call continues.
+
+        `another` returns the progress for each further probe set and for the forced run.
+        """
+        if self._lacks_traces(self.folder, self.plan):
             generate(self.folder, self.plan, self._model, sessions=self.sessions, progress=thinking)
-        probing.probe_set = DEFAULT
-        if self._lacks_probes():
-            probe(self.folder, ProbeRequest(name=DEFAULT), self._model, sessions=self.sessions, progress=probing)
+        probing.begin_set(DEFAULT)
+        if not self.plan.probe and self._lacks_probes(ProbeRequest(name=DEFAULT), None):
+            self._probe(ProbeRequest(name=DEFAULT), self._model, probing)
         for further in self.recipe.further_probes:
-            self._probe_further(further, another())
+            if self._lacks_probes(further.request(), further.model):
+                model = self._other_model(further) if further.model else self._model
+                self._probe(further.request(), model, another())
         if self.recipe.forced:
             self._force(another())
 
-    def _probe_further(self, further: ExtraProbes, progress: Progress) -> None:
-        if not self._lacks_further(further):
-            return
-        asked = self._other(further) if further.model else self._model
-        probe(
+    def _probe(self, request: ProbeRequest, model: Model, progress: Progress) -> None:
+        probe_each(
             self.folder,
-            further.wish(),
-            asked,
-            open_teller=lambda name: self._open(),
+            [request],
+            model,
+            open_generator=lambda name: self._open(),
             sessions=self.sessions,
             progress=progress,
         )
 
-    def _lacks_further(self, further: ExtraProbes) -> bool:
-        with Store.open(self.folder) as store:
-            made, sets = set(store.made()), store.probe_sets()
-            if further.name not in sets:
-                return bool(made)
-            there, asked = sets[further.name], _asked(further, store.config, sets[further.name])
-            wanted = further.wish().probe_set(store.config, cast(Engine, _Unloaded(asked, Capabilities())))
-            what, hint = f"The probe set {further.name!r} of {self.folder}", "Give the recipe's set another name."
-            refuse_differences(what, there, wanted, hint)
-            return bool(made - store.probed(further.name))
+    def _lacks_probes(self, request: ProbeRequest, model: str | None) -> bool:
+        """Whether probes of a set are missing. A set with that name and another configuration is refused.
 
-    def _other(self, further: ExtraProbes) -> Model:
-        """Another model, to be asked about these traces."""
-        address = tuple((further.base_url or "").split())
+        `model`: the model that is probed, if it is not the recipe's own.
+        """
+        name = request.name or DEFAULT
+        with Store.open(self.folder) as store:
+            made, stored = set(store.made()), store.probe_sets().get(name)
+            if stored is None:
+                return bool(made)
+            wanted = request.probe_set(store.config, _probed_info(model, store.config, stored))
+            what, hint = f"The probe set {name!r} of {self.folder}", "Choose another --out, or another name for the set."
+            refuse_differences(what, stored, wanted, hint)
+            return bool(made - store.probed(name))
+
+    def _other_model(self, further: ExtraProbes) -> Model:
+        """The model that a further set is probed with."""
+        addresses = tuple((further.base_url or "").split())
         return open_model(
             further.model,
             sessions=self.sessions,
             budget=self.recipe.budget,
             threads=self.recipe.threads,
             think_tags=further.think_tags,
-            base_url=address,
-            api_key=self.api_key if address else None,
+            base_url=addresses,
+            api_key=self.api_key if addresses else None,
         )
 
     def _force(self, progress: Progress) -> None:
@@ -117,72 +114,50 @@ class Experiment:
             generate(folder, plan, self._model, sessions=self.sessions, progress=progress)
 
     def ablate(self) -> WrittenAblations:
-        """Every ablation that the run and what was recorded beside it allow."""
+        """Every ablation that the recorded runs allow."""
         return ablate(self.folder, threshold=max(self.recipe.thresholds))
 
     @cached_property
     def _model(self) -> Model:
-        """Loaded when first needed: a whole run needs none."""
+        """The recipe's model, loaded when first needed: a complete run needs none."""
         return self._open()
 
     def _open(self) -> Model:
-        recipe = self.recipe
+        """The recipe's model, with every key of the recipe that is an option of a model."""
+        names = {one.name for one in fields(ModelOptions)} & {one.name for one in fields(Recipe)}
+        options = {name: getattr(self.recipe, name) for name in names}
         return open_model(
-            recipe.model,
-            sessions=self.sessions,
-            budget=recipe.budget,
-            threads=recipe.threads,
-            think_tags=recipe.think_tags,
-            base_url=recipe.base_urls,
-            api_key=self.api_key,
-            tokenizer=recipe.tokenizer,
-            device=recipe.device,
-            dtype=recipe.dtype,
-            chunk=recipe.chunk,
-            dialect=recipe.dialect,
+            **options | {"base_url": self.recipe.base_urls, "sessions": self.sessions, "api_key": self.api_key}
         )
 
     def notes(self) -> tuple[str, ...]:
-        """What a user should know of the model, if it was needed."""
-        return getattr(self._model.engine, "notes", ()) if "_model" in self.__dict__ else ()
+        """What a user should know about the model, if it was loaded."""
+        return self._model.engine.notes if "_model" in self.__dict__ else ()
 
-    def _config(self, plan: Plan, there: RunConfig) -> RunConfig:
-        info = described(self.recipe.model) if is_file(self.recipe) else _as_recorded(self.recipe, there)
-        return plan.config(cast(Engine, _Unloaded(info, Capabilities(thinking_logprobs=True))))
-
-    def _lacks_traces(self, folder: Path | None = None, plan: Plan | None = None) -> bool:
-        """A run that was made otherwise is refused before a model is loaded for it."""
-        folder, plan = folder or self.folder, plan or self.plan
+    def _lacks_traces(self, folder: Path, plan: Plan) -> bool:
+        """Whether traces are missing. A run with another configuration is refused before a model is loaded."""
         if not (folder / FILE).is_file():
             return True
         try:
             with Store.open(folder) as store:
-                hint = f"Choose another --out, remove {folder}, or make it as it was made."
+                hint = f"Choose another --out, remove {folder}, or use the configuration of the run."
                 refuse_differences(f"The run in {folder}", store.config, self._config(plan, store.config), hint)
                 return bool(set(plan.questions) - set(store.questions()) or set(plan.wanted()) - set(store.made()))
-        except NotARun:  # one that was killed while it was made, or something else: the store will tell
+        except NotARun:  # the process was killed while it created the run, or the file is something else
             return True
 
-    def _lacks_probes(self) -> bool:
-        """A set of that name that was made otherwise is refused."""
-        if self.plan.probe:
-            return False
-        with Store.open(self.folder) as store:
-            made, sets, run = set(store.made()), store.probe_sets(), store.config
-            if DEFAULT not in sets:
-                return bool(made)
-            wanted = ProbeSet("interval", run.interval, run.asking, run.model, run.fingerprint)
-            what, hint = f"The probe set {DEFAULT!r} of {self.folder}", "Choose another --out."
-            refuse_differences(what, sets[DEFAULT], wanted, hint)
-            return bool(made - store.probed(DEFAULT))
+    def _config(self, plan: Plan, stored: RunConfig) -> RunConfig:
+        """The configuration that the plan has on the recipe's model."""
+        local = is_local_file(self.recipe.model, self.recipe.base_urls)
+        info = describe_file(self.recipe.model) if local else _recorded_info(self.recipe, stored)
+        return plan.config(info, Capabilities(thinking_logprobs=True))
 
     def report(self) -> WrittenReport:
-        """The report of the run, as it is if nothing has changed since it was written."""
+        """The report of the run. It is written again only if something has changed."""
         folder = self.folder / FOLDER
-        stamp = folder / STAMP
-        if there := self._unchanged(folder):
-            return there
-        stamp.unlink(missing_ok=True)
+        if unchanged := self._unchanged(folder):
+            return unchanged
+        (folder / STAMP).unlink(missing_ok=True)
         written = write_report(
             [self.folder],
             folder,
@@ -190,14 +165,13 @@ class Experiment:
             penalties=self.recipe.penalties,
             probe_set=DEFAULT,
         )
-        stamp.write_text(self._stamp(folder).to_json() + "\n", encoding="utf-8")
+        (folder / STAMP).write_text(self._stamp(folder).to_json() + "\n", encoding="utf-8")
         return written
 
     def _unchanged(self, folder: Path) -> WrittenReport | None:
-        """What is there, if it was made of the same and nobody touched it."""
+        """The existing report, if it was made from the same run and has not been edited."""
         stamp, numbers, page = folder / STAMP, folder / JSON, folder / pages.FILE
-        wanted = (stamp, numbers, page, folder / "figures" / figures.LIST)
-        if not all(path.is_file() for path in wanted):
+        if not all(path.is_file() for path in (stamp, numbers, page, folder / "figures" / figures.LIST)):
             return None
         if stamp.read_text(encoding="utf-8").strip() != self._stamp(folder).to_json():
             return None
@@ -208,31 +182,31 @@ class Experiment:
         return Stamp(__version__, run_digest(self.folder), recipe.thresholds, recipe.penalties, _digest(numbers))
 
 
-def _asked(further: ExtraProbes, run: RunConfig, there: ProbeSet) -> ModelInfo:
-    """The model that a set is to be asked of; its weights are as they were, if it is the same by name."""
-    if further.model is None:
+def _probed_info(model: str | None, run: RunConfig, stored: ProbeSet) -> ModelInfo:
+    """The model of a probe set, before it is loaded. A model with the recorded name has the recorded weights."""
+    if model is None:
         return ModelInfo(run.model, run.engine, 0, "", "", fingerprint=run.fingerprint)
-    seen = there.fingerprint if further.model == there.model else ""
-    return ModelInfo(further.model, run.engine, 0, "", "", fingerprint=seen)
+    known = stored.fingerprint if model == stored.model else ""
+    return ModelInfo(model, run.engine, 0, "", "", fingerprint=known)
 
 
-def _as_recorded(recipe: Recipe, there: RunConfig) -> ModelInfo:
-    """A model that cannot be looked at before it is reached: what the recipe leaves open is as it was."""
+def _recorded_info(recipe: Recipe, stored: RunConfig) -> ModelInfo:
+    """A model that cannot be inspected before it is loaded: what the recipe leaves open is as recorded."""
     return ModelInfo(
         name=recipe.model,
-        engine=there.engine,
-        context=max(recipe.budget or 0, there.budget) + PROMPT_ROOM,
+        engine=stored.engine,
+        context=max(recipe.budget or 0, stored.budget) + PROMPT_ROOM,
         open_tag="",
         close_tag="",
-        interval=there.interval,
-        budget=there.budget,
-        max_answer_tokens=there.asking.max_answer_tokens,
-        fingerprint=there.fingerprint if recipe.model == there.model else "",
+        interval=stored.interval,
+        budget=stored.budget,
+        max_answer_tokens=stored.asking.max_answer_tokens,
+        fingerprint=stored.fingerprint if recipe.model == stored.model else "",
     )
 
 
 def run_digest(folder: Path) -> str:
-    """Tells a run from what it was before: by what produced its rows, and which there are."""
+    """A digest of a run's configuration, questions, traces and probe sets. It changes when any of them is added."""
     with Store.open(folder) as store:
         probed = {name: sorted(store.probed(name)) for name in store.probe_sets()}
         sets = {name: one.to_dict() for name, one in store.probe_sets().items()}

@@ -1,8 +1,7 @@
-"""From questions to traces: every question under every seed, thought through to its end, many at once.
+"""Generates traces: every question under every seed, to the end of the thinking or of the budget.
 
-Thinking is done by the one loop that there is, under the rule `fixed-budget`, or, to be probed on the way, under one that
-asks every few tokens and never stops. Sampling is keyed by seed and position, so the traces are the same either way, and
-the same as live.
+Thinking is done by the loop of `cgr solve`, with a rule that never stops it. Sampling is keyed by seed and position, so a
+trace is the same whether it is probed or not, and the same as in `cgr solve`.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from pathlib import Path
 from typing import ClassVar, cast
 
 from cgr.drive.driver import Driver, answer_room
-from cgr.engines.base import Answered, Done, Engine, OnText, Sampling, Session, Stretch, keyed_seed
+from cgr.engines.base import Capabilities, Engine, ModelInfo, OnText, Sampling, Session, Stretch, keyed_seed, written_text
+from cgr.engines.forwarding import ForwardingSession
 from cgr.errors import MissingCapability, UsageError
-from cgr.lab.record.jobs import Jobs
-from cgr.lab.record.progress import Progress
+from cgr.lab.record.jobs import Jobs, Progress
 from cgr.lab.store import DEFAULT, GENERATE, Key, Store
 from cgr.lab.store.config import NATURAL, Asking, ProbeSet, RunConfig
 from cgr.lab.store.recorded import RecordedTrace
@@ -31,12 +30,12 @@ from cgr.solve import Model
 
 FORCING = ("budget-forcing", "cgr-forced")
 WRITTEN_TOKENS = 1024
-STRETCH = 256  # tokens after which a long stretch of thinking is heard of
+MAX_STRETCH = 256  # longer stretches are split, so that progress is shown
 
 
 @dataclass(frozen=True, kw_only=True)
 class AskEvery(Rule):
-    """Ask every few tokens, decode whole answers, and never stop."""
+    """Probe at an interval, decode whole answers, and never stop."""
 
     interval: int
     name: ClassVar[str] = "ask-every"
@@ -48,8 +47,10 @@ class AskEvery(Rule):
 
 @dataclass(frozen=True, kw_only=True)
 class AskEveryForced(AskEvery):
-    """The same, forced on to the budget, and asked wherever it wanted to end: from this both ways of forcing are replayed,
-    `cgr-forced` at any threshold, since they do not differ until one of them stops."""
+    """The same, with the thinking forced to continue to the budget and probed wherever it wanted to end.
+
+    Both forcing rules can be replayed from such a trace, `cgr-forced` at any threshold: they are equal until one stops.
+    """
 
     name: ClassVar[str] = "ask-every-forced"
     probes_at_end: ClassVar[bool] = True
@@ -60,8 +61,10 @@ class AskEveryForced(AskEvery):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be made. Of the settings, those that a trace or its answer depends on are used. A rule that forces the
-    thinking on makes other traces; any other is replayed on natural ones."""
+    """The traces to generate. Of `settings`, only what a trace or its final answer depends on is used.
+
+    A rule that forces the thinking to continue changes the traces; every other rule is replayed on natural ones.
+    """
 
     questions: tuple[Question, ...]
     seeds: int
@@ -73,22 +76,22 @@ class Plan:
 
     def __post_init__(self) -> None:
         if self.seeds < 1:
-            raise UsageError(f"{self.seeds} seeds make no traces.", "Use --seeds 1 or more.")
+            raise UsageError(f"With {self.seeds} seeds there are no traces.", "Use --seeds 1 or more.")
         if self.written_tokens < 0:
             raise UsageError("A model cannot write fewer than 0 tokens.", "Use --written-tokens 0 to write nothing.")
         if not self.questions:
-            raise UsageError("There are no questions.", "Name a source that has some.")
+            raise UsageError("There are no questions.", "Choose a source that contains some.")
 
     def wanted(self) -> list[Key]:
-        """Seed by seed, so that what is done first is every question once."""
+        """Every question and seed, seed by seed: each question is done once before any is done twice."""
         return [(question.id, seed) for seed in range(self.seeds) for question in self.questions]
 
-    def config(self, engine: Engine) -> RunConfig:
-        """This plan on this engine: everything that was left open is decided."""
-        info, resolved = engine.info, self.settings.resolve(engine.info)
-        if self.logprobs and not engine.capabilities.thinking_logprobs:
+    def config(self, info: ModelInfo, capabilities: Capabilities) -> RunConfig:
+        """The configuration of this plan on this model, with all defaults resolved."""
+        resolved = self.settings.resolve(info)
+        if self.logprobs and not capabilities.thinking_logprobs:
             raise MissingCapability(
-                f"{info.engine} does not give the log-probabilities of thinking.", "Leave --logprobs out."
+                f"{info.engine} does not return the log-probabilities of thinking.", "Leave out --logprobs."
             )
         return RunConfig(
             model=info.name,
@@ -109,8 +112,8 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Thought:
-    """A trace as it was made: with the prompt it followed and the time it took."""
+class GeneratedTrace:
+    """A new trace, the ids of its prompt, and the seconds that it took."""
 
     trace: RecordedTrace
     prompt_ids: tuple[int, ...]
@@ -118,7 +121,7 @@ class Thought:
 
 
 def generate(folder: Path, plan: Plan, model: Model, *, sessions: int = 1, progress: Progress | None = None) -> None:
-    """Make every trace of the plan that the run lacks. Interrupted, it goes on from there when called again."""
+    """Generate every trace of the plan that the run lacks. After an interruption, the same call continues."""
 
     async def work() -> None:
         async with model:
@@ -130,90 +133,81 @@ def generate(folder: Path, plan: Plan, model: Model, *, sessions: int = 1, progr
 async def agenerate(
     folder: Path, plan: Plan, engine: Engine, *, sessions: int = 1, progress: Progress | None = None
 ) -> None:
-    """The same, for asynchronous code, on an engine with so many sessions."""
+    """`generate` for asynchronous code, with this many sessions of an engine at once."""
     progress = progress or Progress(quiet=True)
-    config = plan.config(engine)
+    await engine.connect()
+    config = plan.config(engine.info, engine.capabilities)
     questions = {question.id: question for question in plan.questions}
     with Store.create(folder, config) as store:
         store.add_questions(plan.questions)
         probe_set = store.add_probe_set(_probe_set(config, engine), DEFAULT) if plan.probe else None
-        made = set(store.made())
-        missing = [key for key in plan.wanted() if key not in made]
+        wanted, made = plan.wanted(), set(store.made())
+        missing = [key for key in wanted if key not in made]
 
-        async def make(key: Key) -> Thought:
-            return await think_through(engine, config, questions[key[0]], key[1], progress.read)
+        async def make(key: Key) -> GeneratedTrace:
+            return await generate_trace(engine, config, questions[key[0]], key[1], progress.add_tokens)
 
-        def keep(key: Key, thought: Thought) -> None:
-            _count(progress, thought.trace)
-            prompt, seconds = thought.prompt_ids, thought.seconds
-            store.add_trace(thought.trace, prompt_ids=prompt, seconds=seconds, probe_set=probe_set)
+        def keep(key: Key, made: GeneratedTrace) -> None:
+            progress.add_probes(made.trace.probes)
+            store.add_trace(made.trace, prompt_ids=made.prompt_ids, seconds=made.seconds, probe_set=probe_set)
 
-        with progress.showing("Thinking", len(plan.wanted()), len(plan.wanted()) - len(missing)):
+        with progress.showing("Thinking", len(wanted), len(wanted) - len(missing)):
             await Jobs(store, GENERATE, progress, sessions).run(missing, make, keep)
 
 
 def _probe_set(config: RunConfig, engine: Engine) -> ProbeSet:
-    """Asked of the model that thinks, or of the second one that it was paired with."""
-    asked = getattr(engine, "prober", engine).info
-    return ProbeSet("interval", config.interval, config.asking, asked.name, asked.fingerprint)
+    """The set of probes made while the traces are generated, with the model that is probed."""
+    info = (engine.prober or engine).info
+    return ProbeSet("interval", config.interval, config.asking, info.name, info.fingerprint)
 
 
-def _count(progress: Progress, trace: RecordedTrace) -> None:
-    progress.probes += len(trace.probes)
-    progress.decoded += sum(probe.decoded for probe in trace.probes)
-    progress.prefilled += sum(probe.prefilled for probe in trace.probes)
-
-
-async def think_through(
+async def generate_trace(
     engine: Engine, config: RunConfig, question: Question, seed: int, on_tokens: Callable[[int], None]
-) -> Thought:
-    """One question under one seed, to the end of its thinking or of the budget, and answered there."""
-    began = time.monotonic()
+) -> GeneratedTrace:
+    """One question under one seed: the thinking to its end or to the budget, and the final answer."""
+    start = time.monotonic()
     spec = config.asking.spec(question.format)
-    text = prompt_text(config, question)
+    text = config.prompt(question.text)
     prompt = await engine.prompt(text)
-    chance = keyed_seed(seed, text)
-    sampling = Sampling(config.temperature, config.top_p, chance, config.logprobs, config.budget)
-    session = await engine.open(prompt, sampling, room=config.budget + await answer_room(engine, spec))
-    kept = KeptSession(session, on_tokens, logprobs=config.logprobs)
+    sampling = Sampling(config.temperature, config.top_p, keyed_seed(seed, text), config.logprobs, config.budget)
+    room = config.budget + await answer_room(engine, spec)
+    # A second model has its own chat template, so it needs the text and not the ids.
+    session = await engine.open(prompt if engine.prober is None else text, sampling, room=room)
+    recording = RecordingSession(session, on_tokens, logprobs=config.logprobs)
     try:
-        outcome = await Driver(engine, kept, spec, full=True).run(_recording_rule(config), config.budget, Abstention())
+        outcome = await Driver(engine, recording, spec, full=True).run(_rule(config), config.budget, Abstention())
         written = await _written(session, outcome.decision, config.written_tokens)
     finally:
         await session.close()
-    trace = recorded(question, seed, config.budget, outcome.decision)
     trace = replace(
-        trace,
+        recorded(question, seed, config.budget, outcome.decision),
         ids=outcome.ids,
         text=outcome.thinking,
         written=written,
-        logprobs=tuple(kept.logprobs),
-        tops=tuple(kept.tops),
-        forced=tuple(kept.forced),
+        logprobs=tuple(recording.logprobs),
+        tops=tuple(recording.tops),
+        forced=tuple(recording.forced),
     )
-    return Thought(trace, prompt, time.monotonic() - began)
+    return GeneratedTrace(trace, prompt, time.monotonic() - start)
 
 
-def _recording_rule(config: RunConfig) -> Rule:
+def _rule(config: RunConfig) -> Rule:
+    """The rule that the traces of a run are generated with."""
     if config.rule in FORCING:
         return AskEveryForced(interval=config.interval) if config.probe else BudgetForcing()
     return AskEvery(interval=config.interval) if config.probe else FixedBudget()
 
 
-def prompt_text(config: RunConfig, question: Question) -> str:
-    return Settings(instruction=config.instruction).prompt(question.text)
-
-
 async def _written(session: Session, decision: Decision, limit: int) -> str:
-    """What the model writes by itself, if it ended its thinking and not its turn."""
+    """The text that the model writes after its thinking, if it ended the thinking and not its turn."""
     natural = decision.stop_cause == "end_of_thinking" and not decision.eos
-    return await session.write(limit) if natural and limit else ""
+    return await written_text(session.write(limit)) if natural and limit else ""
 
 
 def recorded(question: Question, seed: int, budget: int, decision: Decision) -> RecordedTrace:
-    """A decision of a rule that never stops, as what is kept of it."""
+    """The trace of a decision that did not stop the thinking."""
     if decision.final is None or decision.stop_cause in ("certainty", "gave_up"):
-        raise UsageError("A trace that was stopped is not a whole one.", "Record with a rule that never stops.")
+        raise UsageError("A trace that was stopped is not complete.", "Record with a rule that never stops.")
     return RecordedTrace(
         question_id=question.id,
         seed=seed,
@@ -229,23 +223,21 @@ def recorded(question: Question, seed: int, budget: int, decision: Decision) -> 
     )
 
 
-class KeptSession:
-    """A session that stays open when its driver is done, and keeps what the driver does not: log-probabilities of the
-    thinking. Long stretches are thought piece by piece, so that they can be heard of."""
+class RecordingSession(ForwardingSession):
+    """Keeps the log-probabilities and the forced tokens of the thinking, and stays open when the driver closes it."""
 
     def __init__(self, session: Session, on_tokens: Callable[[int], None], *, logprobs: bool = False) -> None:
-        self.session, self.on_tokens, self.keeps_logprobs = session, on_tokens, logprobs
-        self.reader = getattr(session, "reader", None)
+        super().__init__(session)
+        self.on_tokens, self.keep_logprobs = on_tokens, logprobs
         self.logprobs: list[float] = []
         self.tops: list[float] = []
         self.forced: list[tuple[int, int]] = []
         self.at = 0
-        self.wasted = 0
 
     async def think(self, tokens: int, *, ban_end: bool = False, on_text: OnText | None = None) -> Stretch:
         ids: list[int] = []
         while True:
-            piece = await self.session.think(min(STRETCH, tokens - len(ids)), ban_end=ban_end, on_text=on_text)
+            piece = await self.session.think(min(MAX_STRETCH, tokens - len(ids)), ban_end=ban_end, on_text=on_text)
             ids += piece.ids
             self.logprobs += piece.logprobs
             self.tops += piece.tops
@@ -254,25 +246,14 @@ class KeptSession:
                 self.at += len(ids)
                 return replace(piece, ids=tuple(ids), logprobs=(), tops=())
 
-    async def prefetch(self, tokens: int, *, ban_end: bool = False) -> None:
-        await self.session.prefetch(tokens, ban_end=ban_end)
-
-    async def probe(
-        self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, rewind: int = 0, top: int = 0
-    ) -> Answered:
-        return await self.session.probe(suffix, limit, done, guess, rewind=rewind, top=top)
-
     async def append(self, ids: Sequence[int]) -> None:
-        """What is written into the thinking was not sampled, and has no log-probability."""
+        """Appended tokens were not sampled: their log-probability is NaN."""
         await self.session.append(ids)
         self.forced.append((self.at, len(ids)))
         self.at += len(ids)
-        if self.keeps_logprobs:
+        if self.keep_logprobs:
             self.logprobs += [math.nan] * len(ids)
             self.tops += [math.nan] * len(ids)
 
-    async def write(self, limit: int) -> str:
-        return await self.session.write(limit)
-
     async def close(self) -> None:
-        return None
+        """Nothing: the model may still write its answer."""

@@ -1,16 +1,17 @@
-"""All cuts of a saved trace asked at once, for engines that can: to the loop it looks as if each were asked in its turn."""
+"""Probes all cuts of a saved trace in one pass, for engines that can. To the loop it looks like separate probes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
-from cgr.engines.base import Answered, Done, Engine, OnText, Sampling, Session, Stretch
+from cgr.engines.base import Answered, Conversation, Done, Engine, OnText, Prompt, Sampling, Session, Stretch, is_ids
+from cgr.engines.forwarding import ForwardingEngine, ForwardingSession
 from cgr.errors import NotRecorded
 
 
-class Packs(Engine, Protocol):
-    """An engine whose `capabilities.packed` is set."""
+class PackingEngine(Engine, Protocol):
+    """An engine with `capabilities.packed`."""
 
     async def probe_many(
         self,
@@ -22,42 +23,33 @@ class Packs(Engine, Protocol):
         done: Done,
         *,
         top: int = 0,
-    ) -> list[Answered]: ...
+    ) -> list[Answered]:
+        """The answer at each cut of the trace."""
 
 
-class PackedEngine:
-    """This engine, about to be told this trace and asked at these cuts, in ascending order."""
+class PackedEngine(ForwardingEngine):
+    """An engine that will be probed on this trace at these cuts, in ascending order."""
 
-    def __init__(self, engine: Packs, trace: Sequence[int], cuts: Sequence[int]) -> None:
-        self.engine, self.trace, self.cuts = engine, trace, cuts
-        self.info, self.capabilities = engine.info, engine.capabilities
-
-    async def encode(self, text: str) -> tuple[int, ...]:
-        return await self.engine.encode(text)
-
-    async def decode(self, ids: Sequence[int]) -> str:
-        return await self.engine.decode(ids)
-
-    async def prompt(self, question: str) -> tuple[int, ...]:
-        return await self.engine.prompt(question)
+    def __init__(self, engine: PackingEngine, trace: Sequence[int], cuts: Sequence[int]) -> None:
+        super().__init__(engine)
+        self.packing, self.trace, self.cuts = engine, trace, cuts
 
     async def open(
-        self, question: str | Sequence[int], sampling: Sampling, *, room: int, overlap: bool = False
+        self, prompt: Prompt, sampling: Sampling, *, room: int, overlap: bool = False, wait: float | None = None
     ) -> PackedSession:
-        prompt = await self.prompt(question) if isinstance(question, str) else question
-        return PackedSession(self, await self.engine.open(prompt, sampling, room=room), prompt)
-
-    async def close(self) -> None:
-        return None
+        ids = prompt if is_ids(prompt) else await self.prompt(cast(Conversation, prompt))
+        return PackedSession(self, await self.engine.open(ids, sampling, room=room, wait=wait), ids)
 
 
-class PackedSession:
-    """The first probe asks at every cut; the others were answered with it. What is asked otherwise, the session behind
-    answers."""
+class PackedSession(ForwardingSession):
+    """The first probe at a cut computes the answers at all cuts; the next ones return them.
+
+    A probe with another suffix, after a rewind or at another position goes to the wrapped session.
+    """
 
     def __init__(self, packed: PackedEngine, session: Session, prompt: Sequence[int]) -> None:
-        self.packed, self.session, self.prompt = packed, session, prompt
-        self.at = self.wasted = 0
+        super().__init__(session)
+        self.packed, self.prompt, self.at = packed, prompt, 0
         self._suffix: tuple[int, ...] | None = None
         self._answers: dict[int, Answered] = {}
 
@@ -71,20 +63,14 @@ class PackedSession:
         packed = self.packed
         if self._suffix is None and self.at in packed.cuts:
             self._suffix = tuple(suffix)
-            found = await packed.engine.probe_many(self.prompt, packed.trace, packed.cuts, suffix, limit, done, top=top)
+            found = await packed.packing.probe_many(self.prompt, packed.trace, packed.cuts, suffix, limit, done, top=top)
             self._answers = dict(zip(packed.cuts, found, strict=True))
         if tuple(suffix) == self._suffix and not rewind and self.at in self._answers:
             return self._answers[self.at]
         return await self.session.probe(suffix, limit, done, guess, rewind=rewind, top=top)
 
     async def think(self, tokens: int, *, ban_end: bool = False, on_text: OnText | None = None) -> Stretch:
-        raise NotRecorded("A trace that is asked at all its cuts at once is not thought.", "Probe it cut by cut.")
+        raise NotRecorded("A session for packed probes cannot think.", "Append the saved trace to it.")
 
     async def prefetch(self, tokens: int, *, ban_end: bool = False) -> None:
-        return None
-
-    async def write(self, limit: int) -> str:
-        return await self.session.write(limit)
-
-    async def close(self) -> None:
-        await self.session.close()
+        """Nothing: the session does not think."""

@@ -1,12 +1,11 @@
-"""A run on disk: one SQLite file, written by one process at a time, one transaction a trace.
+"""A run on disk: one SQLite file, written by one process at a time, in one transaction for each trace.
 
-A trace is in the store as a whole or not at all, so whatever ends a run, the same command goes on where it stopped. Readers
-may come at any time: they read trace by trace, so that none holds the file for long.
+A trace is stored as a whole or not at all, so an interrupted command can be repeated and continues where it stopped. Other
+processes can read at any time: they read trace by trace and never hold the file for long.
 """
 
 from __future__ import annotations
 
-import itertools
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -17,10 +16,10 @@ from typing import Any, Self, cast
 
 from cgr import __version__
 from cgr.errors import CgrError, NotRecorded, UnknownName
-from cgr.lab.store import codec as rows
-from cgr.lab.store import schema
+from cgr.lab.store import codec, schema
 from cgr.lab.store.codec import storable
 from cgr.lab.store.config import (
+    DEFAULT,
     Failure,
     OtherConfiguration,
     ProbeSet,
@@ -30,16 +29,15 @@ from cgr.lab.store.config import (
     refuse_differences,
 )
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
-from cgr.lab.store.schema import FILE, NotARun, StoreError, plainly
+from cgr.lab.store.schema import FILE, NotARun, StoreError, translate_errors
 from cgr.records import Probe, Question
 
-DEFAULT = "default"
 GENERATE = "generate"
 Key = tuple[str, int]
 
 
 class Store:
-    """Open it with `Store.open` or `Store.create`, and as a context manager."""
+    """A run. Open it with `Store.open` or `Store.create`, as a context manager."""
 
     def __init__(
         self, folder: Path, connection: sqlite3.Connection, lock: sqlite3.Connection | None, version: int = schema.VERSION
@@ -50,11 +48,11 @@ class Store:
 
     @classmethod
     def create(cls, path: Path, config: RunConfig) -> Store:
-        """A new run in this folder, or the one that is there if the same configuration made it; open for writing."""
+        """A new run in this folder, or the existing one if it has the same configuration; open for writing."""
         schema.make_folder(schema.folder_of(path))
         store = cls._opened(path, config, write=True)
         try:
-            hint = "Choose another --out, or give the same options; probes are added by `cgr probe`."
+            hint = "Choose another --out, or repeat the options of the run. To add probes, use `cgr probe`."
             refuse_differences(f"The run in {store.folder}", store.config, config, hint)
         except OtherConfiguration:
             store.close()
@@ -63,16 +61,16 @@ class Store:
 
     @classmethod
     def open(cls, path: Path, *, write: bool = False) -> Store:
-        """The run in this folder; for reading, unless said otherwise."""
+        """The run in this folder, for reading or also for writing."""
         folder = schema.folder_of(path)
         if not (folder / FILE).is_file():
-            raise NotARun(f"There is no run in {folder}.", "Make one with `cgr generate --out` or `cgr import`.")
+            raise NotARun(f"There is no run in {folder}.", "Make one with `cgr generate` or `cgr import`.")
         return cls._opened(path, None, write=write)
 
     @classmethod
     def _opened(cls, path: Path, config: RunConfig | None, *, write: bool) -> Store:
         folder = schema.folder_of(path)
-        with ExitStack() as undo, plainly(folder / FILE):
+        with ExitStack() as undo, translate_errors(folder / FILE):
             lock = schema.lock_writer(folder) if write else None
             if lock:
                 undo.callback(lock.close)
@@ -86,7 +84,7 @@ class Store:
         return store
 
     def close(self) -> None:
-        """A finished run is one plain file again, unless somebody reads it just now."""
+        """Close the run. A writer leaves one plain file, unless another process is reading it."""
         if self._lock:
             with suppress(sqlite3.OperationalError):
                 self._db.execute("PRAGMA busy_timeout=0")
@@ -100,78 +98,74 @@ class Store:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    # What is there
+    # Reading
 
     def info(self, probe_set: str = DEFAULT) -> RunInfo:
+        """The description of the run, with the interval and prefix of this probe set."""
         config = self.config
         source: ProbeSet | RunConfig = self.probe_sets().get(probe_set, config)
-        return RunInfo(
-            name=self.folder.resolve().name,
-            model=config.model,
-            engine=config.engine,
-            budget=config.budget,
-            interval=source.interval,
-            temperature=config.temperature,
-            prefix=source.asking.prefix,
-            source=config.source,
-        )
+        produced = (config.model, config.engine, config.budget, source.interval, config.temperature)
+        return RunInfo(self.folder.resolve().name, *produced, source.asking.prefix, config.source)
 
     def questions(self) -> tuple[Question, ...]:
+        """Every question, in the order in which it was added."""
         return tuple(Question(*row) for row in self._all("SELECT id, text, gold, format FROM questions ORDER BY number"))
 
     def made(self) -> tuple[Key, ...]:
         """The question and seed of every trace, in order."""
-        return tuple(self._all(rows.KEYS))
+        return tuple(self._all(codec.KEYS))
 
     def probe_sets(self) -> dict[str, ProbeSet]:
+        """The probe sets by name, the oldest first."""
         found = self._all("SELECT name, spec FROM probe_sets ORDER BY id")
         return {name: ProbeSet.from_json(spec) for name, spec in found}
 
     def probed(self, probe_set: str) -> frozenset[Key]:
-        """The question and seed of every trace that was probed in this set."""
-        return frozenset(self._all(rows.KEYS_IN_SET, probe_set))
+        """The question and seed of every trace that has probes in this set."""
+        return frozenset(self._all(codec.KEYS_IN_SET, probe_set))
 
     def endings(self) -> tuple[int, int]:
-        """How many traces ended by themselves, and how many at the budget."""
+        """The number of traces that ended naturally, and of those that reached the budget."""
         counts = dict(self._all("SELECT ended, count(*) FROM traces GROUP BY ended"))
         return counts.get("end_of_thinking", 0), counts.get("budget", 0)
 
     def failures(self, stage: str | None = None) -> tuple[Failure, ...]:
-        found = self._all(rows.FAILURES, stage, stage)
+        """The failures of one stage, or of all."""
+        found = self._all(codec.FAILURES, stage, stage)
         return tuple(Failure(*row) for row in found)
 
     def recorded(self, probe_set: str | None = DEFAULT, *, whole: bool = False) -> Iterator[RecordedTrace]:
-        """Every trace that was probed in this set (None: every trace, without probes), by question, then seed.
+        """Every trace that has probes in this set (None: every trace, without probes), by question, then seed.
 
-        What is long and seldom read is left out unless the `whole` is wanted: token ids, their log-probabilities, and the
-        tokens of probes.
+        Without `whole`, long fields are left empty: token ids, their log-probabilities, and the tokens of probes.
         """
         if probe_set is None:
             found = self._all("SELECT id, NULL FROM traces ORDER BY question, seed")
         else:
-            found = self._all(rows.IN_SET, self._set_id(probe_set))
+            found = self._all(codec.IN_SET, self._set_id(probe_set))
         return (self._recorded(trace, probing, whole) for trace, probing in found)
 
     def trace(self, key: Key) -> RecordedTrace:
-        """One trace, whole, without probes."""
+        """One trace with all its fields, without probes."""
         return self._recorded(self._trace_id(key), None, whole=True)
 
     def prompt_ids(self, key: Key) -> tuple[int, ...]:
-        return rows.unpack_ids(self._one("SELECT prompt_ids FROM traces WHERE id = ?", self._trace_id(key)))
+        """The token ids of a trace's prompt."""
+        return codec.unpack("I", self._one("SELECT prompt_ids FROM traces WHERE id = ?", self._trace_id(key)))
 
-    # What is added
+    # Writing
 
     def add_questions(self, questions: Iterable[Question]) -> None:
-        """Those that are new; one that is there already must be the same."""
-        there = {question.id: question for question in self.questions()}
+        """Add the new questions. A question that is already stored must be equal."""
+        stored = {question.id: question for question in self.questions()}
         with self.at_once():
             for question in questions:
-                if question.id not in there:
+                if question.id not in stored:
                     row = (question.id, storable(question.text), question.gold, question.format)
                     self._db.execute("INSERT INTO questions (id, text, gold, format) VALUES (?, ?, ?, ?)", row)
-                elif there[question.id] != replace(question, text=storable(question.text)):
+                elif stored[question.id] != replace(question, text=storable(question.text)):
                     raise OtherConfiguration(
-                        f"Question {question.id!r} is another one in {self.folder}.", "Choose another --out."
+                        f"Question {question.id!r} is different in {self.folder}.", "Choose another --out."
                     )
 
     def add_trace(
@@ -182,27 +176,26 @@ class Store:
         seconds: float = 0.0,
         probe_set: str | None = None,
     ) -> None:
-        """A trace and, if it was probed on the way, its probes, in one transaction."""
-        row = rows.trace_row(self._question_number(trace.question_id), trace, prompt_ids, seconds)
+        """Add a trace and, if it was probed while it was generated, its probes, in one transaction."""
+        row = codec.trace_row(self._question_number(trace.question_id), trace, prompt_ids, seconds)
         with self.at_once():
-            number = self._insert(rows.INSERT_TRACE, row)
+            number = self._insert(codec.INSERT_TRACE, row)
             self._forget_failure((trace.question_id, trace.seed), GENERATE)
             if probe_set is not None:
                 self._insert_probing(number, probe_set, trace.probes, None)
 
     def add_probing(self, key: Key, probe_set: str, probes: Iterable[Probe], final: Probe | None = None) -> None:
-        """The probes of one trace in one transaction; `final` where this set's answer at the end is not the trace's own."""
+        """Add the probes of one trace in one transaction; `final` if the set has another final answer than the trace."""
         with self.at_once():
             self._insert_probing(self._trace_id(key), probe_set, probes, final)
             self._forget_failure(key, probing_stage(probe_set))
 
     def add_probe_set(self, probe_set: ProbeSet, name: str | None = None) -> str:
-        """The name of the set that this produces: the one given, the one that is there already, or a new one."""
+        """Add a probe set unless it is already stored. Returns its name: the given, the stored, or a new one."""
         sets = self.probe_sets()
         if name is None:
-            name = next((one for one, there in sets.items() if not differences(there, probe_set)), None) or _new_name(
-                probe_set, sets
-            )
+            same = (one for one, stored in sets.items() if not differences(stored, probe_set))
+            name = next(same, None) or probe_set.new_name(sets)
         if name in sets:
             what, hint = f"The probe set {name!r}", "Choose another name with --set, or leave --set out."
             refuse_differences(what, sets[name], probe_set, hint)
@@ -212,17 +205,18 @@ class Store:
         return name
 
     def add_failure(self, key: Key, stage: str, error: CgrError) -> None:
+        """Store why a trace could not be made or probed. The entry is removed when it succeeds."""
         row = (self._question_number(key[0]), key[1], stage, storable(error.message), storable(error.hint))
         with self.at_once():
             self._db.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?)", row)
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """All that is added in here comes to be as a whole or not at all."""
+        """A transaction: everything that is added inside is stored, or nothing."""
         if self._db.in_transaction:
             yield
             return
-        with plainly(self.path):
+        with translate_errors(self.path):
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -231,33 +225,33 @@ class Store:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
 
-    # How
+    # SQL
 
     def _insert_probing(self, trace: int, probe_set: str, probes: Iterable[Probe], final: Probe | None) -> None:
         own = self._one("SELECT final FROM traces WHERE id = ?", trace)
-        other = rows.final_text(final) if final else own
+        other = codec.final_text(final) if final else own
         values = (self._set_id(probe_set), trace, None if other == own else other)
         number = self._insert("INSERT INTO probings (probe_set, trace, final) VALUES (?, ?, ?)", values)
-        self._db.executemany(rows.INSERT_PROBE, [rows.probe_row(number, probe) for probe in probes])
+        self._db.executemany(codec.INSERT_PROBE, [codec.probe_row(number, probe) for probe in probes])
 
     def _forget_failure(self, key: Key, stage: str) -> None:
         where = (self._question_number(key[0]), key[1], stage)
         self._db.execute("DELETE FROM failures WHERE question = ? AND seed = ? AND stage = ?", where)
 
     def _recorded(self, trace: int, probing: int | None, whole: bool) -> RecordedTrace:
-        (row,) = self._all(rows.select_trace(whole, self._version), trace)
-        probes = self._all(rows.SELECT_WHOLE_PROBES if whole else rows.SELECT_PROBES, probing) if probing else []
+        (row,) = self._all(codec.select_trace(whole, self._version), trace)
+        probes = self._all(codec.select_probes(whole), probing) if probing else []
         final = self._one("SELECT final FROM probings WHERE id = ?", probing) if probing else None
-        return rows.trace_of(row, self.config.budget, tuple(map(rows.probe_of, probes)), final, whole)
+        return codec.trace_of(row, self.config.budget, tuple(map(codec.probe_of, probes)), final, whole)
 
     def _question_number(self, question: str) -> int:
         return int(self._one("SELECT number FROM questions WHERE id = ?", question))
 
     def _trace_id(self, key: Key) -> int:
-        found = self._all(rows.TRACE_ID, *key)
+        found = self._all(codec.TRACE_ID, *key)
         if not found:
             raise NotRecorded(
-                f"Question {key[0]!r}, seed {key[1]} is not in {self.folder}.", "Make it with `cgr generate`."
+                f"Question {key[0]!r} with seed {key[1]} is not in {self.folder}.", "Generate it with `cgr generate`."
             )
         return int(found[0][0])
 
@@ -270,25 +264,15 @@ class Store:
         return int(sets[name])
 
     def _one(self, sql: str, *values: Any) -> Any:
-        with plainly(self.path):
+        with translate_errors(self.path):
             return self._db.execute(sql, values).fetchone()[0]
 
     def _all(self, sql: str, *values: Any) -> list[Any]:
-        with plainly(self.path):
+        with translate_errors(self.path):
             return self._db.execute(sql, values).fetchall()
 
     def _insert(self, sql: str, row: Sequence[Any]) -> int:
         return cast(int, self._db.execute(sql, row).lastrowid)
-
-
-def _new_name(probe_set: ProbeSet, taken: Iterable[str]) -> str:
-    """`default` for the first set of a run that asks for answers on a grid, else what it is: `every-64`, `wait`, and
-    numbers where those are taken."""
-    names = set(taken)
-    if not names and probe_set.where in ("interval", "anywhere") and probe_set.asking.reads == "answer":
-        return DEFAULT
-    first = probe_set.nickname
-    return next(name for n in itertools.count(1) if (name := first if n == 1 else f"{first}-{n}") not in names)
 
 
 __all__ = ["DEFAULT", "GENERATE", "Failure", "Key", "NotARun", "OtherConfiguration", "Store", "StoreError", "probing_stage"]

@@ -1,4 +1,4 @@
-"""Records as rows of the store and back."""
+"""Converts records to rows of the store and back."""
 
 from __future__ import annotations
 
@@ -7,26 +7,15 @@ import sys
 from array import array
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.records import Probe, Token
 
-T = TypeVar("T", int, float)
-
-_TRACE = "SELECT q.id, t.seed, q.gold, t.tokens, t.ended, t.eos, q.text, q.format, t.final, t.written, t.text"
-_OF_TRACE = " FROM traces t JOIN questions q ON q.number = t.question WHERE t.id = ?"
 INSERT_TRACE = (
     "INSERT INTO traces (question, seed, tokens, ended, eos, seconds, final, written, text, prompt_ids, ids, logprobs, "
     "tops, forced) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_PROBE = (
-    "SELECT at, answer, certainty, closed, bound, probabilities, suffix, suffix_ids, entropy, prefilled, cached, decoded, "
-    "seconds"
-)
-_OF_PROBING = " FROM probes WHERE probing = ? ORDER BY at"
-SELECT_PROBES = f"{_PROBE}, '[]'{_OF_PROBING}"
-SELECT_WHOLE_PROBES = f"{_PROBE}, tokens{_OF_PROBING}"
 KEYS = "SELECT q.id, t.seed FROM traces t JOIN questions q ON q.number = t.question ORDER BY t.question, t.seed"
 KEYS_IN_SET = (
     "SELECT q.id, t.seed FROM probings p JOIN probe_sets s ON s.id = p.probe_set JOIN traces t ON t.id = p.trace "
@@ -44,13 +33,26 @@ INSERT_PROBE = "INSERT INTO probes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 
 
 def select_trace(whole: bool, version: int) -> str:
-    """One trace by its id. The first schema knew nothing of `tops` and `forced`."""
+    """SQL for one trace by id, in the order of `RecordedTrace`; long columns only if `whole`. Schema 1 has fewer."""
     forced, tops = ("'[]'", "x''") if version < 2 else ("t.forced", "t.tops")
-    long = f"t.ids, t.logprobs, {tops}" if whole else "x'', x'', x''"
-    return f"{_TRACE}, {forced}, {long}{_OF_TRACE}"
+    ids, logprobs, tops = ("t.ids", "t.logprobs", tops) if whole else ("x''", "x''", "x''")
+    return (
+        f"SELECT q.id, t.seed, q.gold, t.tokens, t.ended, t.final, q.text, q.format, t.eos, {ids}, t.text, t.written, "
+        f"{logprobs}, {tops}, {forced} FROM traces t JOIN questions q ON q.number = t.question WHERE t.id = ?"
+    )
+
+
+def select_probes(whole: bool) -> str:
+    """SQL for the probes of one trace in one set, in the order of `Probe`; their tokens only if `whole`."""
+    tokens = "tokens" if whole else "'[]'"
+    return (
+        f"SELECT at, answer, certainty, closed, probabilities, {tokens}, suffix, suffix_ids, bound, entropy, prefilled, "
+        "cached, decoded, seconds FROM probes WHERE probing = ? ORDER BY at"
+    )
 
 
 def trace_row(question: int, trace: RecordedTrace, prompt_ids: Sequence[int], seconds: float) -> tuple[Any, ...]:
+    """The values for `INSERT_TRACE`."""
     return (
         question,
         trace.seed,
@@ -61,38 +63,26 @@ def trace_row(question: int, trace: RecordedTrace, prompt_ids: Sequence[int], se
         final_text(trace.final),
         storable(trace.written),
         storable(trace.text),
-        pack_ids(prompt_ids),
-        pack_ids(trace.ids),
-        pack_floats(trace.logprobs),
-        pack_floats(trace.tops),
+        pack("I", prompt_ids),
+        pack("I", trace.ids),
+        pack("f", trace.logprobs),
+        pack("f", trace.tops),
         json.dumps(trace.forced),
     )
 
 
 def trace_of(row: Sequence[Any], budget: int, probes: tuple[Probe, ...], final: str | None, whole: bool) -> RecordedTrace:
-    question, seed, gold, tokens, ended, eos, asked, form, own_final, written, text, forced, ids, logprobs, tops = row
-    return RecordedTrace(
-        question_id=question,
-        seed=seed,
-        gold=gold,
-        thinking_tokens=tokens,
-        ended=ended,
-        budget=budget,
-        final=_final_of(final or own_final, whole),
-        probes=probes,
-        question=asked,
-        format=form,
-        eos=bool(eos),
-        ids=unpack_ids(ids),
-        text=text,
-        written=written,
-        logprobs=unpack_floats(logprobs),
-        tops=unpack_floats(tops),
-        forced=tuple((at, count) for at, count in json.loads(forced)) if forced != "[]" else (),
-    )
+    """The trace in a row of `select_trace`; `final`, if given, replaces its own final answer."""
+    *start, own_final, question, form, eos, ids, text, written, logprobs, tops, forced = row
+    answer = _final_of(final or own_final, whole)
+    appended = tuple((at, count) for at, count in json.loads(forced)) if forced != "[]" else ()
+    values = [*start, budget, answer, probes, question, form, bool(eos), unpack("I", ids), text, written]
+    values += [unpack("f", logprobs), unpack("f", tops), appended]
+    return RecordedTrace(*values)
 
 
 def probe_row(probing: int, probe: Probe) -> tuple[Any, ...]:
+    """The values for `INSERT_PROBE`, in the order of the table."""
     return (
         probing,
         probe.at,
@@ -108,34 +98,21 @@ def probe_row(probing: int, probe: Probe) -> tuple[Any, ...]:
         probe.cached,
         probe.decoded,
         probe.seconds,
-        storable(json.dumps(_plain(probe.tokens), ensure_ascii=False)),
+        storable(json.dumps(_token_lists(probe.tokens), ensure_ascii=False)),
     )
 
 
 def probe_of(row: Sequence[Any]) -> Probe:
-    at, answer, certainty, closed, bound, probabilities, suffix, suffix_ids, entropy, *costs, tokens = row
-    prefilled, cached, decoded, seconds = costs
-    return Probe(
-        at=at,
-        answer=answer,
-        certainty=certainty,
-        closed=bool(closed),
-        probabilities=tuple(json.loads(probabilities)),
-        tokens=_tokens(json.loads(tokens)) if tokens != "[]" else (),
-        suffix=suffix,
-        suffix_ids=_suffix_ids(suffix_ids),
-        bound=bool(bound),
-        entropy=entropy,
-        prefilled=prefilled,
-        cached=cached,
-        decoded=decoded,
-        seconds=seconds,
-    )
+    """The probe in a row of `select_probes`."""
+    at, answer, certainty, closed, probabilities, tokens, suffix, suffix_ids, bound, *costs = row
+    decoded = _tokens(json.loads(tokens)) if tokens != "[]" else ()
+    answered = (at, answer, certainty, bool(closed), tuple(json.loads(probabilities)), decoded)
+    return Probe(*answered, suffix, _suffix_ids(suffix_ids), bool(bound), *costs)
 
 
 def final_text(final: Probe) -> str:
-    """A final answer as JSON: the fields of a probe."""
-    fields = {name: getattr(final, name) for name in final.__slots__} | {"tokens": _plain(final.tokens)}
+    """A final answer as JSON with the fields of `Probe`."""
+    fields = {name: getattr(final, name) for name in final.__slots__} | {"tokens": _token_lists(final.tokens)}
     return storable(json.dumps(fields, ensure_ascii=False))
 
 
@@ -145,52 +122,39 @@ def _final_of(text: str, whole: bool) -> Probe:
     return Probe(**fields | tuples | {"tokens": _tokens(fields["tokens"]) if whole else ()})
 
 
-def _plain(tokens: Sequence[Token]) -> list[list[Any]]:
-    """Each token as its id, text, log-probability and alternatives (id and log-probability each)."""
+def _token_lists(tokens: Sequence[Token]) -> list[list[Any]]:
+    """Each token as [id, text, log-probability, alternatives]; an alternative is [id, log-probability]."""
     return [[token.id, token.text, token.logprob, token.top] for token in tokens]
 
 
-def _tokens(plain: Sequence[Sequence[Any]]) -> tuple[Token, ...]:
-    return tuple(Token(id, text, logprob, tuple(map(tuple, top))) for id, text, logprob, top in plain)
+def _tokens(lists: Sequence[Sequence[Any]]) -> tuple[Token, ...]:
+    return tuple(Token(id, text, logprob, tuple(map(tuple, top))) for id, text, logprob, top in lists)
 
 
 @lru_cache(maxsize=64)
 def _suffix_ids(text: str) -> tuple[int, ...]:
-    """The same few, probe after probe."""
+    """Cached, because most probes of a run have the same suffix."""
     return tuple(json.loads(text))
 
 
-def pack_ids(ids: Sequence[int]) -> bytes:
-    """32 bits each, little-endian."""
-    return _packed(array("I", ids))
+def pack(kind: str, values: Sequence[float]) -> bytes:
+    """Numbers as 32-bit little-endian values: `kind` is "I" for token ids, "f" for log-probabilities."""
+    return _little_endian(array(kind, values)).tobytes()
 
 
-def unpack_ids(blob: bytes) -> tuple[int, ...]:
-    return tuple(_unpacked(array("I"), blob))
-
-
-def pack_floats(values: Sequence[float]) -> bytes:
-    """32 bits each, little-endian: what engines compute in."""
-    return _packed(array("f", values))
-
-
-def unpack_floats(blob: bytes) -> tuple[float, ...]:
-    return tuple(_unpacked(array("f"), blob))
-
-
-def _packed(values: array[T]) -> bytes:
-    if sys.byteorder == "big":
-        values.byteswap()
-    return values.tobytes()
-
-
-def _unpacked(values: array[T], blob: bytes) -> array[T]:
+def unpack(kind: str, blob: bytes) -> tuple[Any, ...]:
+    """The inverse of `pack`."""
+    values = array(kind)
     values.frombytes(blob)
+    return tuple(_little_endian(values))
+
+
+def _little_endian(values: array[Any]) -> array[Any]:
     if sys.byteorder == "big":
         values.byteswap()
     return values
 
 
 def storable(text: str) -> str:
-    """Half a surrogate pair is not text, and SQLite will not have it."""
+    """The text with lone surrogates replaced: SQLite refuses them."""
     return text.encode("utf-8", "replace").decode("utf-8")

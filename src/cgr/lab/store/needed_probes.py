@@ -1,93 +1,85 @@
-"""What rules need recorded, beyond what every run holds: which sets of probes each of them reads."""
+"""Which probe sets a rule reads, and which of them a run still needs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from cgr.errors import UnknownName
-from cgr.lab.record.probe import ProbeRequest
-from cgr.lab.store.config import Asking, ProbeSet, RunConfig
+from cgr.lab.store.config import Asking, ProbeRequest, ProbeSet, RunConfig
 from cgr.records import Probe
 from cgr.rules import KeepThinking, Rule, Seen, known_rules, make_rule
 
 ALL = "all"
 
 
-def asked_by(rule: Rule) -> tuple[ProbeRequest, ...]:
-    """The sets of probes that a rule reads: its own, and, if those hold no answer, one with the answers at its places."""
+def requests_of(rule: Rule) -> tuple[ProbeRequest, ...]:
+    """The probe sets that a rule reads: its own and, if that holds no answers, one with answers at the same positions."""
     if not rule.thinks:
         return (ProbeRequest("start", close_think="always"),)
     first = rule.next_probe(Seen(0))
     if first is None:
         return ()
-    ways, where = rule.asks, rule.place or "interval"
+    asks, where = rule.asks, rule.place or "interval"
     interval = getattr(rule, "interval", first) if rule.place is None else None
-    tokens, reads = ways.max_answer_tokens, ways.reads or "answer"
-    own = ProbeRequest(where, interval, ways.prefix, ways.close_think, tokens, ways.aggregate, reads=reads)
+    options = (asks.prefix, asks.close_think, asks.max_answer_tokens, asks.aggregate)
+    own = ProbeRequest(where, interval, *options, reads=asks.reads or "answer")
     return (own,) if rule.answers else (own, ProbeRequest(where, interval, close_think="always"))
 
 
-def wishes_for(
-    names: Iterable[str], config: RunConfig, there: Iterable[ProbeSet] = (), interval: int | None = None
+def requests_for(
+    names: Iterable[str], config: RunConfig, stored: Iterable[ProbeSet] = (), interval: int | None = None
 ) -> list[ProbeRequest]:
-    """What these rules (or `all`) need recorded in a run, each set once; one that serves and is `there` is gone on with.
+    """The requests for every probe set that these rules (or `all`) read, each once.
 
-    Rules that need no probes are passed over, and so are those that need another run (forced, or with log-probabilities of
-    the thinking): they say so when they are asked. `interval`: for rules that leave it open; by default, the run's.
+    A suitable set of the run (`stored`) is continued in place of a new one. Rules without probes are skipped, and so are
+    rules that need another run (forced, or with log-probabilities of the thinking). `interval`: for rules that leave it
+    open; by default that of the run.
     """
-    known, kept = known_rules(), [*there]
+    known, sets = known_rules(), [*stored]
     chosen = [one for name in names for one in (known if name == ALL else [name])]
     found: dict[ProbeRequest, None] = {}
     for name in chosen:
         if name not in known:
             raise UnknownName.among("rule", name, [*known, ALL])
-        rule = on_grid(name, interval or config.interval)
-        for wish in () if forces(rule) else asked_by(rule):
-            serving = next((one for one in kept if serves(one, wish, config)), None)
-            if serving is None:
-                serving = ProbeSet(wish.where, wish.interval or 0, wish.asking(config.asking))
-                kept.append(serving)
-            found[_wish(serving)] = None
+        rule = rule_at_interval(name, interval or config.interval)
+        for request in () if forces(rule) else requests_of(rule):
+            suitable = next((one for one in sets if satisfies(one, request, config)), None)
+            if suitable is None:
+                suitable = ProbeSet(request.where, request.interval or 0, request.asking(config.asking))
+                sets.append(suitable)
+            found[ProbeRequest.matching(suitable)] = None
     return [*found]
 
 
-def _wish(there: ProbeSet) -> ProbeRequest:
-    asking = there.asking
-    return ProbeRequest(
-        there.where,
-        there.interval or None,
-        asking.prefix,
-        asking.close_think,
-        asking.max_answer_tokens,
-        asking.aggregate,
-        reads=asking.reads,
-    )
-
-
-def on_grid(name: str, interval: int) -> Rule:
-    """A rule that asks every so many tokens, if it leaves open how many; else as it is."""
+def rule_at_interval(name: str, interval: int) -> Rule:
+    """A rule by name, with this interval if it has one."""
     known = known_rules()[name].parameters()
     return make_rule(name, **({"interval": interval} if "interval" in known and interval >= 1 else {}))
 
 
-def serves(there: ProbeSet, wish: ProbeRequest, config: RunConfig) -> bool:
-    """Whether a set holds what is wished for: the same way of asking, at all of the places. The aggregate is no matter: it
-    is computed anew from the probabilities."""
-    if way(there.asking) != way(wish.asking(config.asking)):
+def satisfies(stored: ProbeSet, request: ProbeRequest, config: RunConfig) -> bool:
+    """Whether a set holds the requested probes: the same options, at all of the positions.
+
+    The aggregate does not matter: it is recomputed from the probabilities.
+    """
+    if _decoding_options(stored.asking) != _decoding_options(request.asking(config.asking)):
         return False
-    if there.where == "anywhere":
-        return wish.where == "interval"
-    if wish.where != "interval" or there.where != "interval":
-        return there.where == wish.where
-    return there.interval > 0 and (wish.interval or config.interval) % there.interval == 0
+    if stored.where == "anywhere":
+        return request.where == "interval"
+    if request.where != "interval" or stored.where != "interval":
+        return stored.where == request.where
+    return stored.interval > 0 and (request.interval or config.interval) % stored.interval == 0
 
 
-def way(asking: Asking) -> tuple[object, ...]:
-    """What tells one way of asking at a probe from another."""
+def _decoding_options(asking: Asking) -> tuple[object, ...]:
+    """The options that change what a probe decodes."""
     return asking.prefix, asking.max_answer_tokens, asking.reads, asking.close_think == "always"
 
 
 def forces(rule: Rule) -> bool:
-    """Whether it keeps a model thinking that wants to end and is not sure."""
+    """Whether the rule keeps a model thinking that wants to end and is not certain."""
     unsure = Seen(1, (Probe(1, "", 0.0, False),))
     return rule.bans_end or isinstance(rule.on_end(unsure), KeepThinking)
+
+
+__all__ = ["ALL", "ProbeRequest", "forces", "requests_for", "requests_of", "rule_at_interval", "satisfies"]

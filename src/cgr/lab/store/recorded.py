@@ -1,7 +1,6 @@
-"""What the lab keeps of one (question, seed): the whole trace, every probe made on it, and the answer at its end.
+"""What a run holds for one question and seed: the whole trace, its probes, and the final answer.
 
-This is the noun that travels: the store yields it, imports make it, scores read it, and `cgr export` writes it as one line
-of JSON. Fields of the line that nobody recorded are simply absent.
+The store returns it, imports create it, scores read it, and `cgr export` writes it as one line of JSON.
 """
 
 from __future__ import annotations
@@ -15,10 +14,11 @@ from cgr.records import AnswerFormat, Ended, Probe, Record
 class RecordedTrace(Record):
     """One trace with its probes, in ascending order of position.
 
-    `thinking_tokens` is the length, capped at `budget`; `final` is the answer decoded after the thinking ended or at the
-    budget (its `at` is `thinking_tokens`). `written` is what the model wrote by itself after a natural end: stored and
-    shown, never scored. `ids` and `text` are empty for traces imported without them. `tops`: of each token the mean of the
-    20 highest log-probabilities there. `forced`: where the thinking was kept from ending, and by how many tokens.
+    `thinking_tokens` is the length, at most `budget`; `final` is the answer decoded after the thinking ended or at the
+    budget (its `at` is `thinking_tokens`). `written` is the text that the model wrote after a natural end: stored and
+    shown, never scored. `ids` and `text` are empty for traces imported without them. `logprobs`: the log-probability of
+    each thinking token; `tops`: the mean of the 20 highest log-probabilities at each position; both are NaN for tokens
+    that were not sampled. `forced`: (position, number of tokens) of each text that was appended to continue the thinking.
     """
 
     question_id: str
@@ -42,7 +42,7 @@ class RecordedTrace(Record):
 
 @dataclass(frozen=True, slots=True)
 class RunInfo(Record):
-    """What a run is: its name, what produced it, and the grid that its probes lie on."""
+    """The name of a run, what produced it, and the interval of its probes."""
 
     name: str
     model: str

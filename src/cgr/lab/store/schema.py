@@ -1,4 +1,4 @@
-"""The file of a run: its tables, how it is opened and locked, and what SQLite's complaints mean in words."""
+"""The SQLite file of a run: its tables, how it is opened and locked, and clear messages for SQLite's errors."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from cgr.errors import CgrError, UsageError
 
 FILE = "run.sqlite"
 LOCK = "run.lock"
-PATIENCE = 5.0  # seconds that one waits for another's transaction
+FORCED = "forced"
+BUSY_TIMEOUT = 5.0  # seconds to wait for the transaction of another process
 APPLICATION = 0x63677231  # "cgr1"
 VERSION = 2
-ADDED = (  # to the traces, since version 1
+CONTINUES = "Then repeat the command: it continues where it stopped."
+ADDED_COLUMNS = (  # of `traces`, since version 1
     "tops BLOB NOT NULL DEFAULT x''",
     "forced TEXT NOT NULL DEFAULT '[]'",
 )
@@ -54,58 +56,64 @@ TABLES = (
 
 
 class NotARun(UsageError):
-    """There is no run here, or not one that can be read."""
+    """There is no run here, or it cannot be read."""
 
 
 class StoreError(CgrError):
-    """The file of a run cannot be used: somebody else writes it, or the disk is full, or it is broken."""
+    """The file of a run cannot be used: another process writes it, the disk is full, or the file is damaged."""
 
 
 @contextmanager
-def plainly(path: Path) -> Iterator[None]:
-    """What SQLite says, in words."""
+def translate_errors(path: Path) -> Iterator[None]:
+    """Raise SQLite's errors as errors of this package."""
     try:
         yield
     except sqlite3.DatabaseError as error:
-        raise _explained(error, path) from error
+        raise _translated(error, path) from error
 
 
-def _explained(error: sqlite3.Error, path: Path) -> CgrError:
+def _translated(error: sqlite3.Error, path: Path) -> CgrError:
     match getattr(error, "sqlite_errorcode", 0) & 0xFF:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return StoreError(f"Somebody else is writing {path}.", "Wait for them to finish, then give the same command.")
+            return StoreError(f"Another process is writing {path}.", "Wait until it has finished, then repeat the command.")
         case sqlite3.SQLITE_FULL:
-            return StoreError(f"The disk is full: {path} cannot grow.", "Make room; the same command goes on from here.")
+            return StoreError(f"The disk is full: {path} cannot grow.", f"Free some space. {CONTINUES}")
         case sqlite3.SQLITE_IOERR:
-            return StoreError(f"The disk fails under {path}: {error}.", "See to it; the same command goes on from here.")
+            return StoreError(f"The disk of {path} failed: {error}.", f"Check the disk. {CONTINUES}")
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
-            return StoreError(f"{path} cannot be opened for this: {error}.", "Is the folder yours to write in?")
+            return StoreError(f"{path} cannot be opened: {error}.", "Check the permissions of the folder.")
         case sqlite3.SQLITE_NOTADB:
-            return NotARun(f"{path} is not the file of a run.", "Give the folder that `cgr generate --out` made.")
+            return NotARun(f"{path} is not a run.", "Give a folder made by `cgr generate --out`.")
         case sqlite3.SQLITE_CORRUPT:
-            return StoreError(f"{path} is damaged: {error}.", "Take it from a backup, or make the run again elsewhere.")
-    return StoreError(f"{path} cannot be used: {error}.", "Is it the file of a run, and of this version?")
+            return StoreError(f"{path} is damaged: {error}.", "Restore a backup, or make the run again in another folder.")
+    return StoreError(f"{path} cannot be used: {error}.", "Check that it is the file of a run, made by this version.")
 
 
 def folder_of(path: Path) -> Path:
-    """The run's folder, whether that or its file is named."""
+    """The folder of a run, given that folder or the run's file."""
     if path.name == FILE:
         return path.parent
     if path.is_file():
-        raise NotARun(f"{path} is a file, and a run is a folder.", "Give the folder that `cgr generate --out` made.")
+        raise NotARun(f"{path} is a file, but a run is a folder.", "Give a folder made by `cgr generate --out`.")
     return path
 
 
+def forced_run(run: Path) -> Path:
+    """The folder of the forced run that a recipe records beside a natural one."""
+    return run / FORCED
+
+
 def make_folder(folder: Path) -> None:
+    """Create the folder of a run."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{folder} cannot be made: {error.strerror}.", "Choose another place for the run.") from error
+        raise UsageError(f"{folder} cannot be created: {error.strerror}.", "Choose another folder for the run.") from error
 
 
 def lock_writer(folder: Path) -> sqlite3.Connection:
-    """One writer a run, for as long as this is open. The lock is the system's: it goes with the process, come what may."""
-    with plainly(folder):
+    """The writer's lock of a run, held while the connection is open. The system releases it when the process ends."""
+    with translate_errors(folder):
         lock = sqlite3.connect(folder / LOCK, timeout=0, isolation_level=None)
         try:
             lock.execute("BEGIN EXCLUSIVE")
@@ -116,11 +124,11 @@ def lock_writer(folder: Path) -> sqlite3.Connection:
 
 
 def connect(file: Path, *, create: bool = False, write: bool = False) -> sqlite3.Connection:
-    """A connection on which every statement is its own transaction unless one is begun."""
-    with plainly(file):
+    """A connection in autocommit mode: each statement is a transaction unless one is begun."""
+    with translate_errors(file):
         mode = "rwc" if create else "rw"
         uri = f"file:{quote(str(file.resolve()))}?mode={mode}"
-        connection = sqlite3.connect(uri, uri=True, timeout=PATIENCE, isolation_level=None)
+        connection = sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT, isolation_level=None)
         try:
             if write:
                 connection.execute("PRAGMA journal_mode=WAL")
@@ -133,7 +141,7 @@ def connect(file: Path, *, create: bool = False, write: bool = False) -> sqlite3
 
 
 def write_schema(db: sqlite3.Connection, config: str, version: str) -> None:
-    """Every table at once: a file has all of them or none."""
+    """Create every table in one transaction: a file has all of them or none."""
     db.execute("BEGIN IMMEDIATE")
     for table in TABLES:
         db.execute(table)
@@ -144,29 +152,29 @@ def write_schema(db: sqlite3.Connection, config: str, version: str) -> None:
 
 
 def is_empty(db: sqlite3.Connection) -> bool:
-    """As a run is that was killed while it was made."""
+    """Whether the file has no tables: the process was killed while it created the run."""
     return not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
 
 
 def check_schema(db: sqlite3.Connection, file: Path, *, write: bool = False) -> int:
-    """The version of the file. An older one can be read as it is, and is brought up to date before it is written."""
+    """The schema version of the file. An older file can be read; it is upgraded before it is written."""
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
-        raise NotARun(f"{file} is a database, but not of a run.", "Give the folder that `cgr generate --out` made.")
+        raise NotARun(f"{file} is a database, but not a run.", "Give a folder made by `cgr generate --out`.")
     if not 1 <= version <= VERSION:
         raise NotARun(
-            f"{file} has schema {version}, and this is for {VERSION}.", "Use the cgr that made it, or make it anew."
+            f"{file} has schema {version}, but this version reads up to {VERSION}.", "Use the version of cgr that made it."
         )
     if write and version < VERSION:
-        _bring_up_to_date(db)
+        _upgrade(db)
         return VERSION
     return int(version)
 
 
-def _bring_up_to_date(db: sqlite3.Connection) -> None:
+def _upgrade(db: sqlite3.Connection) -> None:
     db.execute("BEGIN IMMEDIATE")
-    for column in ADDED:
+    for column in ADDED_COLUMNS:
         db.execute(f"ALTER TABLE traces ADD COLUMN {column}")
     db.execute(f"PRAGMA user_version={VERSION}")
     db.execute("COMMIT")

@@ -1,4 +1,4 @@
-"""What a recipe records beside its own probes: read, refused, foreseen, and really made on the embedded model."""
+"""Further probe sets and the forced run of a recipe: read, refused, forecast, and made with the embedded model."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from cgr.lab.recipes.forecast import forecast
-from cgr.lab.recipes.further import ExtraProbes
-from cgr.lab.recipes.recipe import read_recipe
+from cgr.lab.recipes.recipe import ExtraProbes, read_recipe
 from cgr.lab.recipes.run import Experiment
-from cgr.lab.record.progress import Progress
+from cgr.lab.record.jobs import Progress
 from cgr.lab.store import Store
 from cgr.lab.store.config import OtherConfiguration
 from tests.lab.recipes.recipes import FOLDER, MODELS, cgr
@@ -49,14 +48,14 @@ model = "OTHER"
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("recipes") / "small.toml"
     other = path.parent / "other.gguf"
-    embedded = Path(__file__).parents[2] / "src" / "cgr" / "model" / "embedded.gguf"
+    embedded = Path(__file__).parents[3] / "src" / "cgr" / "model" / "embedded.gguf"
     other.write_bytes(embedded.read_bytes())
     path.write_text(SMALL.replace("OTHER", str(other)))
     return path
 
 
 @pytest.mark.parametrize("name", ["ablations", *(f"ablations-{name}" for name in MODELS)])
-def test_the_recipes_ask_for_every_ablation(name: str) -> None:
+def test_the_ablation_recipes_record_every_ablation(name: str) -> None:
     recipe = read_recipe(FOLDER / f"{name}.toml")
     assert recipe.ablations
     assert recipe.forced
@@ -67,7 +66,10 @@ def test_the_recipes_ask_for_every_ablation(name: str) -> None:
     assert any(one.model for one in sets)
     plan = forecast(recipe)
     bare = forecast(replace(recipe, further_probes=(), forced=False))
+    assert bare.thinking_tokens
     assert plan.thinking_tokens == bare.thinking_tokens * 2
+    assert plan.probes
+    assert bare.probes
     assert plan.probes > bare.probes * (1 + len(sets))
     assert (plan.further_sets, plan.forced, bare.further_sets, bare.forced) == (len(sets), True, 0, False)
     code, out, _ = cgr("run", FOLDER / f"{name}.toml", "--dry-run")
@@ -76,7 +78,7 @@ def test_the_recipes_ask_for_every_ablation(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_papers_traces_are_those_of_its_recipe(name: str) -> None:
+def test_the_ablation_recipes_of_the_paper_have_the_same_traces(name: str) -> None:
     ablated = read_recipe(FOLDER / f"ablations-{name}.toml")
     own = read_recipe(FOLDER / f"{name}.toml")
     same = replace(ablated, name=own.name, about=own.about, ablations=False, further_probes=(), forced=False)
@@ -88,21 +90,21 @@ def test_the_papers_traces_are_those_of_its_recipe(name: str) -> None:
     [
         ("further_probes = 3", "further_probes must be a list of tables, not 3.", "[[further_probes]]"),
         ("further_probes = [3]", "further_probes must be a list of tables", "[[further_probes]]"),
-        ("[[further_probes]]\ninterval = 8", "a [[further_probes]] has no name.", 'name = "..."'),
+        ("[[further_probes]]\ninterval = 8", "has no name.", 'name = "every-16"'),
         ('[[further_probes]]\nname = "x"\nintervall = 8', "There is no key in a [[further_probes]]", "'interval'"),
         ('[[further_probes]]\nname = "x"\ninterval = "8"', "interval must be a whole number", "interval = 64"),
         ('[[further_probes]]\nname = "x"\ninterval = 0', "The interval cannot be 0 tokens.", "1 token"),
         ('[[further_probes]]\nname = "default"', "Further probes cannot be called 'default'.", "every-16"),
-        ('[[further_probes]]\nname = "x"\nbase_url = "http://a"', "The set 'x' has an address and no model.", "model ="),
+        ('[[further_probes]]\nname = "x"\nbase_url = "http://a"', "The set 'x' has an address but no model.", "model ="),
         (
             '[[further_probes]]\nname = "x"\n[[further_probes]]\nname = "x"',
-            "There are two further sets of probes called 'x'.",
-            "of its own",
+            "There are two further probe sets called 'x'.",
+            "its own name",
         ),
         ("forced = 3", "forced must be true or false, not 3.", "forced = true"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(text: str, said: str, hint: str, tmp_path: Path) -> None:
+def test_invalid_further_probes_are_refused_by_name(text: str, said: str, hint: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"
     path.write_text(f'questions = "arithmetic"\n{text}\n')
     code, out, err = cgr("run", path, "--dry-run")
@@ -112,7 +114,7 @@ def test_what_cannot_be_is_refused_by_name(text: str, said: str, hint: str, tmp_
     assert hint in advice
 
 
-def test_with_another_model_what_is_on_a_server_is_dropped() -> None:
+def test_probe_sets_on_a_server_are_dropped_with_another_model() -> None:
     recipe = read_recipe(FOLDER / "ablations-phi-4-reasoning-plus.toml")
     assert "prober" not in {one.name for one in recipe.with_model("embedded").further_probes}
 
@@ -144,7 +146,7 @@ def test_every_set_is_recorded_and_the_ablations_are_made(made: tuple[Path, dict
     assert (stored["threshold"], stored["run"]["name"]) == (0.9, "run")
 
 
-def test_the_second_time_no_model_is_loaded(small: Path, made: tuple[Path, dict[str, object]]) -> None:
+def test_a_second_call_loads_no_model(small: Path, made: tuple[Path, dict[str, object]]) -> None:
     folder, _ = made
     before = os.stat(folder / "run.sqlite").st_mtime_ns
     done = command("run", str(small), "--out", str(folder), "--json", env={"PYTHONPROFILEIMPORTTIME": "1"})
@@ -153,7 +155,9 @@ def test_the_second_time_no_model_is_loaded(small: Path, made: tuple[Path, dict[
     assert "xllamacpp" not in done.stderr
 
 
-def test_a_set_of_that_name_that_was_made_otherwise_is_refused(small: Path, made: tuple[Path, dict[str, object]]) -> None:
+def test_a_set_with_the_same_name_and_another_configuration_is_refused(
+    small: Path, made: tuple[Path, dict[str, object]]
+) -> None:
     folder, _ = made
     other = replace(read_recipe(small), further_probes=(ExtraProbes(name="closed", close_think="never"),))
     with pytest.raises(OtherConfiguration, match="close think is 'always' there and 'never' here"):
