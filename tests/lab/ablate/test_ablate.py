@@ -16,16 +16,15 @@ from cgr.lab.ablate import aggregate as aggregation
 from cgr.lab.ablate import forcing, interval, threshold
 from cgr.lab.ablate import probe_model as prober
 from cgr.lab.ablate import prompt as asking
-from cgr.lab.ablate.forced_rows import ForcedRow
-from cgr.lab.ablate.inputs import Evidence, stopping
+from cgr.lab.ablate.forcing import ForcedRow
+from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.decide import replay as decisions
 from cgr.lab.decide.columns import Columns
 from cgr.lab.report import numbers
 from cgr.lab.score import accuracy as scores
 from cgr.lab.score import bootstrap as intervals
-from cgr.lab.score.calibration import auroc, calibration_error, reliability
-from cgr.lab.score.measures import measure
-from cgr.lab.score.trust import area_of, error_of, trust
+from cgr.lab.score.calibration import auroc, auroc_of, calibration_error, error_of, probe_calibration, reliability
+from cgr.lab.score.paired import measure
 from cgr.lab.store import Store
 from cgr.lab.store.config import Asking
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
@@ -62,13 +61,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def evidence(folder: Path) -> Evidence:
-    return Evidence.of(folder)
+def inputs(folder: Path) -> AblationInputs:
+    return AblationInputs.open(folder)
 
 
 @pytest.fixture(scope="module")
-def columns(evidence: Evidence) -> Columns:
-    return evidence.columns()
+def columns(inputs: AblationInputs) -> Columns:
+    return inputs.columns()
 
 
 # Measures
@@ -88,7 +87,7 @@ def test_a_score_is_what_the_report_says_intervals_included(columns: Columns) ->
 
 
 def test_the_baseline_is_the_run_as_it_was(columns: Columns) -> None:
-    base = measure(columns, []).baseline
+    base = measure(columns, []).all[0]
     assert (base.diff_points, base.gross_share, base.net_share, base.stopped) == (0, 0, 0, 0)
     assert base.accuracy == scores.accuracy(columns, columns.final_right)
     assert base.thinking_tokens == columns.natural.mean()
@@ -116,7 +115,7 @@ def test_one_question_tells_nothing() -> None:
         measure(Columns.of(traces(1, 3), INFO), [])
 
 
-# Trust
+# ProbeCalibration
 
 
 def repeated(columns: Columns, counts: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -131,12 +130,12 @@ def test_a_draw_of_questions_is_scored_as_its_answers_would_be(columns: Columns,
     whole = repeated(columns, [1] * 8)
     sure, right, _ = repeated(columns, counts)
     drawn = np.array([counts], dtype=np.float64)
-    assert area_of(*whole, 8)(drawn)[0, 0] == pytest.approx(auroc(sure, right))
+    assert auroc_of(*whole, 8)(drawn)[0, 0] == pytest.approx(auroc(sure, right))
     assert error_of(*whole, 8)(drawn)[0, 0] == pytest.approx(calibration_error(reliability(sure, right)))
 
 
 def test_trust_is_what_the_report_says_of_probes(columns: Columns) -> None:
-    found = trust(columns)
+    found = probe_calibration(columns)
     told = numbers.report(columns).selective[1].selective
     assert (found.probes, found.auroc, found.ece) == (told.count, told.auroc, told.ece)
     assert found.ci95_auroc is not None
@@ -145,17 +144,17 @@ def test_trust_is_what_the_report_says_of_probes(columns: Columns) -> None:
 
 def test_without_probes_there_is_nothing_to_trust(columns: Columns) -> None:
     silent = replace(columns, at=np.full_like(columns.at, -1))
-    assert trust(silent).auroc is None
-    assert trust(silent).ece is None
+    assert probe_calibration(silent).auroc is None
+    assert probe_calibration(silent).ece is None
 
 
 # Threshold
 
 
-def test_every_threshold_is_what_the_report_says(evidence: Evidence, columns: Columns) -> None:
-    rows = threshold.ablate(evidence).rows
+def test_every_threshold_is_what_the_report_says(inputs: AblationInputs, columns: Columns) -> None:
+    rows = threshold.ablate(inputs).rows
     report = numbers.report(columns)
-    found = {row.threshold: row.score for row in rows if isinstance(row, threshold.ThresholdRow)}
+    found = {row.threshold: row.score for row in rows if isinstance(row, threshold.ThresholdScore)}
     for row in report.thresholds:
         assert found[row.threshold].accuracy == row.accuracy
         assert found[row.threshold].net_share == pytest.approx(report.saved(row.threshold).net_share)
@@ -164,9 +163,9 @@ def test_every_threshold_is_what_the_report_says(evidence: Evidence, columns: Co
     assert len(found) > 30
 
 
-def test_the_conclusion_names_the_best_threshold_and_the_usual_one(evidence: Evidence) -> None:
-    done = threshold.ablate(evidence)
-    rows = [row for row in done.rows if isinstance(row, threshold.ThresholdRow)]
+def test_the_conclusion_names_the_best_threshold_and_the_usual_one(inputs: AblationInputs) -> None:
+    done = threshold.ablate(inputs)
+    rows = [row for row in done.rows if isinstance(row, threshold.ThresholdScore)]
     best = max((row for row in rows if row.score.equal), key=lambda row: row.score.net_share)
     assert f"at {best.threshold:g}" in done.conclusion.lower()
     assert "0.99 the net saving is" in done.conclusion
@@ -184,16 +183,16 @@ def test_where_none_is_equal_that_is_said() -> None:
     columns = Columns.of(made, replace(INFO, budget=4000))
     grid = (0.5, 1.0)
     measured = measure(columns, threshold.sweep(columns, grid))
-    rows = [threshold.ThresholdRow(*pair) for pair in zip(grid, measured.scores, strict=True)]
-    assert threshold.conclude(rows, measured, 0.5).startswith("No threshold keeps the interval")
+    rows = [threshold.ThresholdScore(*pair) for pair in zip(grid, measured.scores, strict=True)]
+    assert threshold.conclude(rows, measured, 0.5).startswith("At no threshold does the interval")
 
 
 # Interval
 
 
-def test_a_thinned_grid_is_the_rule_at_that_interval(evidence: Evidence) -> None:
-    rows = [row for row in interval.ablate(evidence).rows if isinstance(row, interval.IntervalRow)]
-    recorded = evidence.traces("every-500")
+def test_a_thinned_grid_is_the_rule_at_that_interval(inputs: AblationInputs) -> None:
+    rows = [row for row in interval.ablate(inputs).rows if isinstance(row, interval.IntervalRow)]
+    recorded = inputs.traces("every-500")
     natural = sum(one.thinking_tokens for one in recorded)
     assert [row.interval for row in rows] == [500, 1000, 1500, 2000, 2500, 3000]
     for row in rows:
@@ -202,15 +201,15 @@ def test_a_thinned_grid_is_the_rule_at_that_interval(evidence: Evidence) -> None
         assert row.score.probe_tokens == pytest.approx(decided.probe_tokens.mean())
 
 
-def test_the_finest_set_that_asks_alike_is_taken(evidence: Evidence, tmp_path: Path) -> None:
-    assert interval.finest(evidence) == "every-500"
+def test_the_finest_set_that_asks_alike_is_taken(inputs: AblationInputs, tmp_path: Path) -> None:
+    assert interval.finest(inputs) == "every-500"
     path = run(tmp_path / "run", MADE)
     add(path, "fine", FINE, probe_set(interval=500, asking=Asking(close_think="always")))
-    assert interval.finest(Evidence.of(path)) == "default"
+    assert interval.finest(AblationInputs.open(path)) == "default"
 
 
-def test_the_best_interval_is_named_with_those_that_tie(evidence: Evidence) -> None:
-    done = interval.ablate(evidence)
+def test_the_best_interval_is_named_with_those_that_tie(inputs: AblationInputs) -> None:
+    done = interval.ablate(inputs)
     rows = [row for row in done.rows if isinstance(row, interval.IntervalRow)]
     best = max(rows, key=lambda row: row.score.net_share)
     assert done.conclusion.startswith(f"Best net saving at an interval of {best.interval:,}: ")
@@ -223,7 +222,7 @@ def test_a_grid_that_cannot_be_thinned_says_so(tmp_path: Path) -> None:
     made = [replace(one, probes=tuple(one for one in one.probes if one.at == 3000)) for one in MADE]
     path = run(tmp_path / "run", made, own=probe_set(interval=3000))
     with pytest.raises(NotRecorded, match="leave no longer interval"):
-        interval.ablate(Evidence.of(path))
+        interval.ablate(AblationInputs.open(path))
 
 
 # Aggregation
@@ -254,14 +253,14 @@ def test_the_brace_counts_if_it_stands_alone(
     assert aggregation.probabilities(asked, True) == pytest.approx(with_brace)
 
 
-def test_the_recorded_aggregate_is_found_again_and_the_brace_changes_it(evidence: Evidence, columns: Columns) -> None:
-    whole = evidence.traces("default", whole=True)
+def test_the_recorded_aggregate_is_found_again_and_the_brace_changes_it(inputs: AblationInputs, columns: Columns) -> None:
+    whole = inputs.traces("default", whole=True)
     again = aggregation.certainties(columns, whole, "min", brace=False)
     assert again == pytest.approx(np.where(columns.present, columns.certainty, 0.0))
     with_brace = aggregation.certainties(columns, whole, "min", brace=True)
     assert (with_brace <= again).all()
     assert (with_brace[columns.present & columns.closed] <= 0.9).all()
-    rows = aggregation.ablate(evidence).rows
+    rows = aggregation.ablate(inputs).rows
     assert len(rows) == 8
     first = rows[0]
     assert isinstance(first, aggregation.AggregateRow)
@@ -272,15 +271,15 @@ def test_imported_probes_without_tokens_are_refused_with_the_command(tmp_path: P
     bare = [replace(one, probes=tuple(replace(each, tokens=()) for each in one.probes)) for one in MADE]
     path = run(tmp_path / "run", bare)
     with pytest.raises(NotRecorded, match="without their tokens") as raised:
-        aggregation.ablate(Evidence.of(path))
+        aggregation.ablate(AblationInputs.open(path))
     assert raised.value.hint == f"cgr probe {path} --set with-tokens"
 
 
 # How and who
 
 
-def test_other_prefixes_and_tags_of_the_same_model_are_set_side_by_side(evidence: Evidence) -> None:
-    done = asking.ablate(evidence)
+def test_other_prefixes_and_tags_of_the_same_model_are_set_side_by_side(inputs: AblationInputs) -> None:
+    done = asking.ablate(inputs)
     rows = [row for row in done.rows if isinstance(row, asking.AskingRow)]
     assert [(row.probe_set, row.close_think) for row in rows] == [
         ("default", "never"),
@@ -311,8 +310,8 @@ def test_a_prober_says_when_and_the_generator_answers() -> None:
     assert prober.answered_by(mine, stopping(its, 1.0)).at.tolist() == [2500, 2500]
 
 
-def test_the_model_itself_stands_beside_each_prober(evidence: Evidence) -> None:
-    rows = [row for row in prober.ablate(evidence).rows if isinstance(row, prober.ProberRow)]
+def test_the_model_itself_stands_beside_each_prober(inputs: AblationInputs) -> None:
+    rows = [row for row in prober.ablate(inputs).rows if isinstance(row, prober.ProberRow)]
     assert [(row.prober, row.answers) for row in rows] == [
         ("thinker", "itself"),
         ("small", "the generator"),
@@ -320,17 +319,17 @@ def test_the_model_itself_stands_beside_each_prober(evidence: Evidence) -> None:
     ]
 
 
-def test_sets_on_different_grids_meet_on_their_common_one(evidence: Evidence) -> None:
-    fine, coarse = evidence.together(["every-500", "default"])
+def test_sets_on_different_grids_meet_on_their_common_one(inputs: AblationInputs) -> None:
+    fine, coarse = inputs.together(["every-500", "default"])
     assert (fine.info.interval, fine.at.tolist()) == (INTERVAL, coarse.at.tolist())
 
 
 # Forcing
 
 
-def forced(natural: list[RecordedTrace], made: list[RecordedTrace]) -> forcing.Forced:
+def forced(natural: list[RecordedTrace], made: list[RecordedTrace]) -> forcing.ForcedRun:
     info = replace(INFO, budget=4000)
-    return forcing.Forced(Path("f"), info, Columns.of(natural, info), tuple(made))
+    return forcing.ForcedRun(Path("f"), info, Columns.of(natural, info), tuple(made))
 
 
 NATURAL = [
@@ -366,7 +365,7 @@ ON = [
 
 def test_drift_counts_answers_lost_and_gained() -> None:
     run = forced(NATURAL, ON)
-    found = forcing.drift(run.natural, run.ends.right)
+    found = forcing.drift(run.natural, run.at_end.right)
     assert (found.lost, found.gained) == pytest.approx((1 / 3, 1 / 3))
     assert found.ci95_lost[0] == 0
     assert found.ci95_lost[1] > 1 / 3
@@ -382,7 +381,7 @@ def test_steps_past_the_natural_end_leave_out_who_had_none() -> None:
 
 def test_budget_forcing_pays_for_no_probe_and_cgr_with_forcing_for_those_it_made() -> None:
     run = forced(NATURAL, ON)
-    assert run.ends.probe_tokens.tolist() == [0, 0, 0]
+    assert run.at_end.probe_tokens.tolist() == [0, 0, 0]
     sure = run.until_sure(0.95, ProbeSpec())
     assert sure.at.tolist() == [2500, 3000, 4000]
     assert sure.right.tolist() == [True, True, True]
@@ -412,7 +411,7 @@ def test_a_forced_run_in_the_folder_is_found(both: Path) -> None:
     assert (natural.thinking_tokens, stopped.thinking_tokens, budget.thinking_tokens) == (1500, 1500, 4000)
     assert until_sure.thinking_tokens == 3500
     assert budget.net_share == pytest.approx(1 - 4000 / 1500)
-    assert "50.0% of answers go from right to wrong, 50.0% the other way" in made.ablated.conclusion
+    assert "50.0% of the answers change from right to wrong and 50.0% from wrong to right" in made.ablated.conclusion
     assert made.ablated.notes == (f"1 of 3 traces are not in {both}/forced and are left out.",)
     assert (both / "ablations" / "figures" / "forcing.png").is_file()
 
@@ -423,7 +422,7 @@ def test_a_forced_run_without_probes_still_shows_its_ends(both: Path, tmp_path: 
         store.add_questions(Question(one.question_id, one.question, one.gold, "integer") for one in bare)
         for one in bare:
             store.add_trace(one)
-    done = forcing.ablate(Evidence.of(both, forced=[tmp_path / "bare"]))
+    done = forcing.ablate(AblationInputs.open(both, forced=[tmp_path / "bare"]))
     assert [row.way for row in done.rows if isinstance(row, ForcedRow)][2:] == ["budget-forcing"]
     assert "was not probed" in done.notes[0]
     done.draw()
@@ -431,9 +430,9 @@ def test_a_forced_run_without_probes_still_shows_its_ends(both: Path, tmp_path: 
 
 def test_what_cannot_be_held_against_the_run_is_refused(folder: Path, both: Path) -> None:
     with pytest.raises(UsageError, match="was not forced"):
-        forcing.ablate(Evidence.of(folder, forced=[folder]))
+        forcing.ablate(AblationInputs.open(folder, forced=[folder]))
     with pytest.raises(UsageError, match="no question and seed in common"):
-        forcing.ablate(Evidence.of(folder, forced=[both / "forced"]))
+        forcing.ablate(AblationInputs.open(folder, forced=[both / "forced"]))
 
 
 # All of them
@@ -481,7 +480,7 @@ def test_only_some(folder: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "out" / "figures").iterdir()) == ["interval.png", "interval.svg"]
     with pytest.raises(UnknownName, match="no ablation called 'intervall'"):
         ablations.ablate(folder, only=["intervall"])
-    with pytest.raises(UsageError, match="no ablation to make"):
+    with pytest.raises(UsageError, match="No ablation was named"):
         ablations.ablate(folder, only=[])
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from cgr.lab.decide.columns import Columns
 from cgr.lab.report import numbers
-from cgr.lab.report.headline import Headline, headlines, in_lines, picture
 from cgr.lab.report.result import Report
+from cgr.lab.report.terminal import Headline, headline_lines, headlines, main_figure
 from tests.cli.test_lab import count, stopped_midway
 from tests.lab.runs import plausible
 from tests.support import command
@@ -120,12 +120,12 @@ def test_a_headline_says_what_the_report_says(report: Report) -> None:
 def test_the_largest_penalty_is_shown_without_a_penalty_of_one(report: Report) -> None:
     less = replace(report, grade=tuple(row for row in report.grade if row.penalty < 1))
     assert {row.penalty for row in headlines(less)} == {0.5}
-    assert "Grade p=0.5" in in_lines(headlines(less))[0]
+    assert "Grade p=0.5" in headline_lines(headlines(less))[0]
     assert {row.grade for row in headlines(replace(report, grade=()))} == {None}
 
 
 def test_the_table_fits_a_terminal_and_is_aligned(report: Report) -> None:
-    head, *rows = lines = in_lines(headlines(report))
+    head, *rows = lines = headline_lines(headlines(report))
     assert max(map(len, lines)) <= 80
     assert len({len(line) for line in (head, *rows)}) == 1
     assert head.split() == ["Accuracy", "Diff.", "95%", "interval", "Saved", "Net", "Grade", "p=1"]
@@ -133,12 +133,12 @@ def test_the_table_fits_a_terminal_and_is_aligned(report: Report) -> None:
 
 def test_unknown_numbers_are_shown_as_dashes() -> None:
     rows = (Headline(None, None), Headline(0.99, None, None, None, 10, 0.1, 5, 0.05))
-    assert in_lines(rows)[2].split() == ["CGR", "0.99", "–", "–", "–", "10.0%", "5.0%", "–"]
+    assert headline_lines(rows)[2].split() == ["CGR", "0.99", "–", "–", "–", "10.0%", "5.0%", "–"]
 
 
 def test_the_best_available_picture_is_shown(tmp_path: Path) -> None:
     (tmp_path / "figures").mkdir()
-    assert picture(tmp_path) is None
+    assert main_figure(tmp_path) is None
     for name in ("tokens_used", "accuracy_against_tokens"):
         (tmp_path / "figures" / f"{name}.png").touch()
-        assert picture(tmp_path) == tmp_path / "figures" / f"{name}.png"
+        assert main_figure(tmp_path) == tmp_path / "figures" / f"{name}.png"

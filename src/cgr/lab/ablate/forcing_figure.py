@@ -1,19 +1,22 @@
-"""The figure of forcing: what it gives and costs, whose answers changed, and what happens past the natural end."""
+"""The figure of forcing: accuracy, tokens, changed answers, and certainty after the natural end."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cgr.lab.ablate import figures as drawing
-from cgr.lab.ablate.forced_rows import ForcedRow
+from cgr.lab.ablate import figures
 from cgr.lab.output import style
+
+if TYPE_CHECKING:
+    from cgr.lab.ablate.forcing import ForcedRow
 
 
 def draw(rows: Sequence[ForcedRow]) -> Any:
-    followed = [row for row in rows if row.steps]
+    """Three panels by row; below them, if the forced run was probed, certainty around the natural end."""
+    probed = [row for row in rows if row.steps]
     tall = 1.3 + 0.5 * len(rows)
-    if not followed:
+    if not probed:
         figure, above = style.paper(1, 3, size=(9.6, tall), sharey=True)
         _compare(above, rows)
         return figure
@@ -25,17 +28,17 @@ def draw(rows: Sequence[ForcedRow]) -> Any:
     below = axes[1][0].get_gridspec()
     for one in axes[1]:
         one.remove()
-    _follow(figure.add_subplot(below[1, :]), followed)
+    _after_the_end(figure.add_subplot(below[1, :]), probed)
     return figure
 
 
 def _compare(axes: Any, rows: Sequence[ForcedRow]) -> None:
     right, used, changed = axes
-    drawing.named_lines(right, [row.way for row in rows])
-    drawing.dots(right, [(row.score.accuracy, row.score.ci95_accuracy) for row in rows], style.BLUE, 100)
+    figures.name_lines(right, [row.way for row in rows])
+    figures.dots(right, [(row.score.accuracy, row.score.ci95_accuracy) for row in rows], style.BLUE, 100)
     right.xaxis.set_major_formatter(style.percent)
     right.set_xlabel("Accuracy")
-    right.set_title("Forced to think on")
+    right.set_title("Forced thinking")
     for place, row in enumerate(rows):
         thought, probed = row.score.thinking_tokens, row.score.probe_tokens
         used.barh(place, thought, height=0.55, color=style.RULE if row.run else style.BASELINE)
@@ -51,7 +54,7 @@ def _compare(axes: Any, rows: Sequence[ForcedRow]) -> None:
                 text = f"{100 * abs(share):.1f}%"
                 style.label(changed, share, place, text, style.INK, dx=gap, ha=side, fontsize=8, fontweight="normal")
     used.margins(x=0.18)
-    style.token_axis(used.xaxis, "Tokens a trace (orange: probes)")
+    style.token_axis(used.xaxis, "Tokens per trace (orange: probes)")
     widest = max((max(row.drift.lost, row.drift.gained) for row in rows if row.drift), default=0.01)
     changed.set_xlim(-1.6 * max(widest, 0.005), 1.6 * max(widest, 0.005))
     changed.axvline(0, color=style.BASELINE, linewidth=1)
@@ -62,8 +65,8 @@ def _compare(axes: Any, rows: Sequence[ForcedRow]) -> None:
         one.grid(visible=False, axis="y")
 
 
-def _follow(axes: Any, rows: Sequence[ForcedRow]) -> None:
-    """Where a tenth of the traces or more is left: the mean of a few says nothing."""
+def _after_the_end(axes: Any, rows: Sequence[ForcedRow]) -> None:
+    """Mean certainty and accuracy by distance from the natural end, where at least a tenth of the traces is left."""
     for row, colour in zip(rows, style.LINES, strict=False):
         most = max(step.count for step in row.steps)
         shown = [step for step in row.steps if step.count >= most / 10]
@@ -73,6 +76,6 @@ def _follow(axes: Any, rows: Sequence[ForcedRow]) -> None:
         axes.plot(x, right, color=colour, linestyle="--", linewidth=1.4, label=f"{name}share that is right")
     axes.axvline(0, color=style.INK, linewidth=1, linestyle=":")
     axes.set_ylim(min(0.8, axes.get_ylim()[0]), 1.02)
-    style.token_axis(axes.xaxis, "Thinking tokens after the natural end (dotted), of traces that had one")
+    style.token_axis(axes.xaxis, "Thinking tokens after the natural end (dotted), for traces with a natural end")
     axes.set_ylabel("Mean of probes")
     axes.legend(loc="lower right", ncols=max(len(rows), 2))

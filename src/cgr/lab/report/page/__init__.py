@@ -14,13 +14,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from cgr.lab.compare import prose as words
+from cgr.lab.compare import tables as words
 from cgr.lab.compare.result import Compared
 from cgr.lab.decide.columns import Checker
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.records import Probe
 
-Run = tuple[RunInfo, Sequence[RecordedTrace], Mapping[str, Any]]
+PageRun = tuple[RunInfo, Sequence[RecordedTrace], Mapping[str, Any]]
 
 FILE = "index.html"
 STYLES = ("page.css", "figures.css", "tables.css", "media.css")
@@ -49,7 +49,7 @@ SLOT = re.compile(r"\{\{ (\w+) \}\}")
 
 def write(
     folder: Path,
-    runs: Sequence[Run],
+    runs: Sequence[PageRun],
     thresholds: Sequence[float],
     penalties: Sequence[float],
     comparisons: Sequence[Mapping[str, Any]] = (),
@@ -74,13 +74,13 @@ def comparison(compared: Compared | None, why_not: str = "") -> dict[str, Any]:
         "chosen": words.how_chosen(compared),
         "margin": compared.margin,
         "verdicts": [[words.label(one.measure), words.verdict(compared, one)] for one in compared.winners],
-        "missing": words.lacking(compared.missing),
+        "missing": words.reasons(compared.missing),
         "notes": compared.notes,
     }
 
 
 def render(
-    runs: Sequence[Run],
+    runs: Sequence[PageRun],
     thresholds: Sequence[float],
     penalties: Sequence[float],
     comparisons: Sequence[Mapping[str, Any]] = (),
