@@ -180,6 +180,9 @@ def at_budget(columns: Columns, budget: int) -> Decided:
     over = columns.natural < budget
     if (missing := ~over & (here < 0)).any():
         raise _not_recorded(columns, int(np.argmax(missing)), f"a probe at token {budget}")
+    cut = np.flatnonzero(~over)
+    if len(bound := cut[columns.bound[cut, here[cut]]]):  # the answer at the budget's end is not whole
+        raise _cut_short(columns, int(bound[0]), int(here[bound[0]]))
     answered = stopped(columns, np.where(over, columns.at.shape[1], here))
     nothing = np.zeros(len(columns), dtype=np.int64)
     return replace(answered, sure=np.zeros(len(columns), dtype=np.bool_), probe_tokens=nothing, suffix_tokens=nothing)
