@@ -104,7 +104,7 @@ def check_grade(tab: Browser, report: dict[str, Any], theta: float) -> None:
 
 
 def check_certainty(tab: Browser, report: dict[str, Any], theta: float) -> None:
-    """Calibration, risk and spread of what is answered at this threshold."""
+    """Calibration, risk and spread of the answers at this threshold."""
     found = next(row["selective"] for row in report["selective"] if row["threshold"] == theta)
     assert value(tab, "ece") == pytest.approx(found["ece"])
     assert value(tab, "aurc") == pytest.approx(found["aurc"])
@@ -113,7 +113,7 @@ def check_certainty(tab: Browser, report: dict[str, Any], theta: float) -> None:
     assert value(tab, "guided.sd") == pytest.approx(spread[theta])
 
 
-def test_six_traces_come_to_their_known_numbers(tab: Browser, tmp_path: Path) -> None:
+def test_six_traces_have_their_known_numbers(tab: Browser, tmp_path: Path) -> None:
     path = written(tmp_path, (six(), SIX_INFO))
     known = {0.96: (2.5, 5300, 33, 1.5, 3000), 0.97: (2, 4500, 33, 0.5, 2000), 0.98: (2.5, 2500, 37, 0.5, 2000),
              0.99: (2.5, 1500, 40, 0.5, 3000)}  # fmt: skip
@@ -261,7 +261,7 @@ def test_the_page_decides_as_the_loop_at_random_thresholds_and_budgets(tab: Brow
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_page_decides_as_the_report_where_probes_lie_anywhere(tab: Browser, seed: int) -> None:
+def test_the_page_decides_as_the_report_if_probes_are_at_any_position(tab: Browser, seed: int) -> None:
     rng = random.Random(100 + seed)
     traces, info = recordings(rng, whole_grid=False)
     columns = Columns.of(traces, info)
@@ -280,7 +280,7 @@ def test_the_page_decides_as_the_report_where_probes_lie_anywhere(tab: Browser, 
 
 @pytest.mark.parametrize("budget", [1000, 2000, 5000, 8000])
 @pytest.mark.parametrize("theta", [0.9, 0.99])
-def test_a_smaller_budget_is_a_rerun_of_the_loop(tab: Browser, tmp_path: Path, theta: float, budget: int) -> None:
+def test_a_smaller_budget_equals_a_rerun_of_the_loop(tab: Browser, tmp_path: Path, theta: float, budget: int) -> None:
     traces, info = plausible(10, 3, chance=9)
     tab.open(written(tmp_path, (traces, info)), f"#theta={theta}&t={budget}")
     checker, rule = Checker(), make_rule("cgr", threshold=theta, interval=info.interval)
@@ -315,7 +315,7 @@ def test_moving_the_controls_recomputes(tab: Browser, tmp_path: Path) -> None:
     assert tab.errors() == []
 
 
-def test_between_the_thresholds_of_the_report_the_interval_is_the_pages_own(tab: Browser, tmp_path: Path) -> None:
+def test_at_other_thresholds_the_page_computes_the_interval(tab: Browser, tmp_path: Path) -> None:
     traces, info = plausible(20, 4, chance=1)
     low, high = as_report(traces, info, [0.95])["thresholds"][0]["ci95"]
     tab.open(written(tmp_path, (traces, info)), "#theta=0.95")
@@ -324,7 +324,7 @@ def test_between_the_thresholds_of_the_report_the_interval_is_the_pages_own(tab:
     assert [row["ci_low"], row["ci_high"]] == pytest.approx([low, high], abs=0.1 * (high - low))
 
 
-def test_half_typed_numbers_change_nothing(tab: Browser, tmp_path: Path) -> None:
+def test_invalid_numbers_are_ignored(tab: Browser, tmp_path: Path) -> None:
     tab.open(written(tmp_path, (six(), SIX_INFO)))
     story = text(tab, "#headline")
     for nonsense in ("", "7", "-1"):
@@ -332,7 +332,7 @@ def test_half_typed_numbers_change_nothing(tab: Browser, tmp_path: Path) -> None
         assert text(tab, "#headline") == story
 
 
-def test_abstaining_answers_only_what_is_sure(tab: Browser, tmp_path: Path) -> None:
+def test_abstaining_gives_only_sure_answers(tab: Browser, tmp_path: Path) -> None:
     """At 0.99 three of the six are sure: two by a probe, one at its natural end, and that one is wrong."""
     tab.open(written(tmp_path, (six(), SIX_INFO)), "?theta=.99&abstain=1")
     assert value(tab, "guided.coverage") == pytest.approx(3 / 6)
@@ -340,7 +340,7 @@ def test_abstaining_answers_only_what_is_sure(tab: Browser, tmp_path: Path) -> N
     assert value(tab, "guided.selective") == pytest.approx(2 / 3)
 
 
-def test_several_runs_side_by_side(tab: Browser, tmp_path: Path) -> None:
+def test_several_runs_in_one_page(tab: Browser, tmp_path: Path) -> None:
     first, second = plausible(5, 3, name="alpha"), plausible(6, 2, chance=4, budget=12000, name="beta <b>")
     tab.open(written(tmp_path, first, second), "#run=alpha")
     shown = "Array.from(document.querySelectorAll('[data-run]'), (row) => [row.dataset.run, row.children[4].dataset.value])"
@@ -384,7 +384,7 @@ def mixed() -> list[RecordedTrace]:
         pytest.param(unprobed(), "No probe of this run has a closed answer", id="no probes"),
     ],
 )
-def test_what_has_no_number_is_said_in_words(
+def test_missing_numbers_are_explained_in_words(
     tab: Browser, tmp_path: Path, traces: Sequence[RecordedTrace], sentence: str
 ) -> None:
     path = written(tmp_path, (traces, SIX_INFO))
@@ -398,7 +398,7 @@ def test_what_has_no_number_is_said_in_words(
     assert sentence in text(tab)
 
 
-def test_a_page_without_traces_says_so(tab: Browser, tmp_path: Path) -> None:
+def test_a_page_without_traces_has_a_message(tab: Browser, tmp_path: Path) -> None:
     tab.open(page.write(tmp_path, [(SIX_INFO, [], {})], THRESHOLDS, PENALTIES))
     assert text(tab, "h1") == "This report has no traces."
     assert tab.errors() == []
@@ -420,7 +420,7 @@ def hostile() -> list[RecordedTrace]:
     ]  # fmt: skip
 
 
-def test_text_stays_text(tab: Browser, tmp_path: Path) -> None:
+def test_text_is_never_markup(tab: Browser, tmp_path: Path) -> None:
     info = replace(SIX_INFO, name=HOSTILE, model=HOSTILE)
     tab.open(written(tmp_path, (hostile(), info)), "#theta=0.97")
     tab.unfold(".question")
@@ -431,7 +431,7 @@ def test_text_stays_text(tab: Browser, tmp_path: Path) -> None:
     assert tab.errors() == []
 
 
-def test_a_question_opens_to_its_traces(tab: Browser, tmp_path: Path) -> None:
+def test_an_opened_question_shows_its_traces(tab: Browser, tmp_path: Path) -> None:
     thinking = "".join(f"step {number}. " for number in range(400))
     traces = [replace(one, text=thinking, written="I say 70") for one in six()]
     tab.open(written(tmp_path, (traces, SIX_INFO)), "#theta=0.98&open=a")
@@ -474,7 +474,7 @@ def test_many_questions_are_shown_on_demand(tab: Browser, tmp_path: Path) -> Non
     assert tab.run(count) == 130
 
 
-def test_long_texts_are_left_out_and_it_is_said(tab: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_texts_are_left_out_with_a_message(tab: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "TEXT_LIMIT", 10)
     path = written(tmp_path, ([replace(one, text="so it goes on") for one in six()], SIX_INFO))
     assert "so it goes on" not in path.read_text("utf-8")
@@ -483,7 +483,7 @@ def test_long_texts_are_left_out_and_it_is_said(tab: Browser, tmp_path: Path, mo
     assert tab.run("document.querySelectorAll('.reader').length") == 0
 
 
-def test_probes_that_were_cut_short_are_named(tab: Browser, tmp_path: Path) -> None:
+def test_thresholds_below_a_bound_have_a_warning(tab: Browser, tmp_path: Path) -> None:
     traces = [*six()[1:], replace(six()[0], probes=(probe(1000, "1", (0.7,), closed=False, bound=True),))]
     path = written(tmp_path, (traces, SIX_INFO))
     tab.open(path, "#theta=0.6")
@@ -492,7 +492,7 @@ def test_probes_that_were_cut_short_are_named(tab: Browser, tmp_path: Path) -> N
     assert "not reliable" not in text(tab, "#notes")
 
 
-def test_nothing_is_fetched(tab: Browser, tmp_path: Path) -> None:
+def test_the_page_requests_nothing(tab: Browser, tmp_path: Path) -> None:
     path = written(tmp_path, (six(), SIX_INFO))
     tab.open(path)
     assert [url for url in tab.requests() if not url.startswith("data:")] == [path.as_uri()]
@@ -537,7 +537,7 @@ def test_light_and_dark_can_both_be_read(tab: Browser, tmp_path: Path, scheme: s
     assert all(ratio >= 4.5 for ratio in tab.run(CONTRAST).values())
 
 
-def test_on_paper(tab: Browser, tmp_path: Path) -> None:
+def test_print(tab: Browser, tmp_path: Path) -> None:
     """Print: no controls, dark on white, the settings in words."""
     tab.media("print", "dark")
     tab.open(written(tmp_path, (six(), SIX_INFO)), "#theme=dark&theta=0.97")
@@ -551,7 +551,7 @@ UNNAMED = """[...document.querySelectorAll("input, select, button, [tabindex='0'
   !(one.labels?.length || one.getAttribute("aria-label") || one.textContent.trim())).map((one) => one.outerHTML)"""
 
 
-def test_everything_has_a_name_and_numbers_are_spoken(tab: Browser, tmp_path: Path) -> None:
+def test_controls_have_names_and_changes_are_announced(tab: Browser, tmp_path: Path) -> None:
     tab.open(written(tmp_path, (six(), SIX_INFO)), "#open=a")
     assert tab.run(UNNAMED) == []
     tab.set("#theta", "0.96")
