@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from cgr.errors import NotRecorded, UsageError
-from cgr.lab.ablate import forcing_figure
-from cgr.lab.ablate.inputs import AblationInputs, forced_run, stopping
+from cgr.lab.ablate import figures
+from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.ablate.result import SCORE_HEADS, Ablation, AblationResult, percent, points, score_cells
 from cgr.lab.decide.columns import Columns
 from cgr.lab.decide.replay import Decided, at_budget, replayed
@@ -31,6 +31,7 @@ from cgr.lab.score.measures import Score, measure
 from cgr.lab.store import DEFAULT, Store
 from cgr.lab.store.config import NATURAL
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
+from cgr.lab.store.schema import forced_run
 from cgr.lab.types import Bools, Floats, Interval
 from cgr.probing import ProbeSpec
 from cgr.records import Record
@@ -118,7 +119,7 @@ def ablate(inputs: AblationInputs) -> AblationResult:
     lines = tuple((row.way, row.score.thinking_tokens, *score_cells(row.score), *_drift_cells(row.drift)) for row in rows)
     table = Table("forcing", "Forced runs against the natural run", HEADS, lines)
     notes = tuple(note for run in runs for note in _notes(run, inputs))
-    return AblationResult(conclude(forced), rows, table, lambda: forcing_figure.draw(rows), CAPTION, notes)
+    return AblationResult(conclude(forced), rows, table, lambda: figures.forcing(rows), CAPTION, notes)
 
 
 def command(inputs: AblationInputs) -> str:

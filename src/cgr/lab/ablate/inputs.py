@@ -18,8 +18,6 @@ from cgr.lab.store.recorded import RecordedTrace
 from cgr.rules.base import THRESHOLD, check_threshold
 from cgr.rules.cgr import Cgr
 
-FORCED = "forced"
-
 
 @dataclass(frozen=True, eq=False)
 class AblationInputs:
@@ -107,11 +105,6 @@ def _thinned(trace: RecordedTrace, interval: int) -> RecordedTrace:
 def stopping(columns: Columns, threshold: float, interval: int | None = None) -> Decided:
     """What `cgr` decides at this threshold; `interval`: that of the recording by default."""
     return decide(Cgr(threshold=threshold, interval=interval or columns.info.interval), columns)
-
-
-def forced_run(run: Path) -> Path:
-    """The folder of the forced run that belongs to a run."""
-    return run / FORCED
 
 
 def check_folders(folder: Path, forced: Sequence[Path]) -> None:

@@ -14,7 +14,6 @@ from typing import cast
 from cgr import __version__
 from cgr.engines.base import Capabilities, Engine, ModelInfo
 from cgr.lab.ablate import WrittenAblations, ablate
-from cgr.lab.ablate.inputs import forced_run
 from cgr.lab.output import style
 from cgr.lab.recipes.forecast import described, is_file
 from cgr.lab.recipes.further import ExtraProbes
@@ -27,7 +26,7 @@ from cgr.lab.report import page as pages
 from cgr.lab.report.result import Report
 from cgr.lab.store import DEFAULT, Store
 from cgr.lab.store.config import ProbeSet, RunConfig, refuse_differences
-from cgr.lab.store.schema import FILE, NotARun
+from cgr.lab.store.schema import FILE, NotARun, forced_run
 from cgr.records import Record
 from cgr.settings import PROMPT_ROOM
 from cgr.solve import Model, open_model

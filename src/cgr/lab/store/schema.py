@@ -12,6 +12,7 @@ from urllib.parse import quote
 from cgr.errors import CgrError, UsageError
 
 FILE = "run.sqlite"
+FORCED = "forced"
 LOCK = "run.lock"
 PATIENCE = 5.0  # seconds that one waits for another's transaction
 APPLICATION = 0x63677231  # "cgr1"
@@ -94,6 +95,11 @@ def folder_of(path: Path) -> Path:
     if path.is_file():
         raise NotARun(f"{path} is a file, and a run is a folder.", "Give the folder that `cgr generate --out` made.")
     return path
+
+
+def forced_run(run: Path) -> Path:
+    """The folder of the forced run that a recipe records beside a natural one."""
+    return run / FORCED
 
 
 def make_folder(folder: Path) -> None:

@@ -25,21 +25,8 @@ PageRun = tuple[RunInfo, Sequence[RecordedTrace], Mapping[str, Any]]
 FILE = "index.html"
 STYLES = ("page.css", "figures.css", "tables.css", "media.css")
 SCRIPTS = (
-    "data.js",
-    "decide.js",
-    "scores.js",
-    "curves.js",
-    "format.js",
-    "draw.js",
-    "chart.js",
-    "figures.js",
-    "figures-trust.js",
-    "figures-tokens.js",
-    "tables.js",
-    "compare.js",
-    "trace.js",
-    "questions.js",
-    "main.js",
+    *("data.js", "decide.js", "scores.js", "curves.js", "format.js", "draw.js", "chart.js", "figures.js"),
+    *("figures-trust.js", "figures-tokens.js", "tables.js", "compare.js", "trace.js", "questions.js", "main.js"),
 )
 TEXT_LIMIT = 20_000_000
 CLOSED, RIGHT, BOUND = 1, 2, 4
