@@ -19,9 +19,8 @@ import numpy as np
 
 from cgr.lab import fit as fitting
 from cgr.lab.decide import replay as decisions
-from cgr.lab.decide.any_rule import decide_rule
 from cgr.lab.decide.run import Run
-from cgr.lab.fit import Figures
+from cgr.lab.fit import FitScore
 from cgr.lab.types import Ints
 from cgr.records import Probe
 from cgr.rules import (
@@ -66,7 +65,7 @@ class Row:
 
     label: str
     rules: tuple[Rule, ...]
-    figures: Figures
+    score: FitScore
     cut: float
 
 
@@ -100,8 +99,8 @@ def as_it_is(rule: Rule, tune: Run) -> Rule:
 
 def shown(label: str, rule: Rule, parts: Parts, how: Callable[[Rule, Run], Rule] = fitted) -> Row:
     rules = [how(rule, tune) for tune, _ in parts.pairs]
-    made = [decide_rule(show, one) for one, (_, show) in zip(rules, parts.pairs, strict=True)]
-    found = fitting.figures(parts.whole.columns(), fitting.joined(made, parts.order))
+    made = [show.decide(one) for one, (_, show) in zip(rules, parts.pairs, strict=True)]
+    found = fitting.score(parts.whole.columns(), fitting.joined(made, parts.order))
     cut = sum(spared(one, show) for one, (_, show) in zip(rules, parts.pairs, strict=True))
     return Row(label, tuple(rules), found, found.net + cut / int(parts.whole.columns().natural.sum()))
 
@@ -123,11 +122,11 @@ def rows(parts: Parts, interval: int, rare: int) -> Iterator[Row]:
 
 
 def told(row: Row, plain: Row) -> str:
-    found = row.figures
+    found = row.score
     return (
         f"{row.label:<30}{_parameters(row.rules):<58}{found.accuracy:7.1%} {found.diff_points:+6.2f}"
         f" [{found.low:+5.2f}, {found.high:+5.2f}]{'  ' if found.equal else ' !'} {found.gross:6.1%} {found.net:6.1%}"
-        f" {row.cut:6.1%} {found.net / plain.figures.net:6.2f} {row.cut / plain.cut:6.2f} {found.gave_up:8}"
+        f" {row.cut:6.1%} {found.net / plain.score.net:6.2f} {row.cut / plain.cut:6.2f} {found.gave_up:8}"
     )
 
 
@@ -150,7 +149,7 @@ def main() -> None:
     wanted = parser.parse_args()
     sample = fitting.open_run(wanted.run, wanted.probe_set)
     parts = Parts(sample, parts_of(sample.columns().questions, wanted.parts))
-    full = fitting.figures(sample.columns(), decide_rule(sample, FixedBudget())).accuracy
+    full = fitting.score(sample.columns(), sample.decide(FixedBudget())).accuracy
     click.echo(
         f"{len(sample.columns().questions)} questions, {len(sample.traces())} traces, {wanted.parts} parts; ", nl=False
     )

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 import cgr
+from cgr.lab.decide.arrays import at_budget, first_sure
 from cgr.lab.decide.columns import Columns
-from cgr.lab.decide.replay import at_budget, first_sure
 from cgr.lab.questions import load_questions
 from cgr.lab.record.generate import Plan, generate
 from cgr.lab.record.progress import Progress

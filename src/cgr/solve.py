@@ -77,7 +77,7 @@ class Model:
         resolved = Settings.of(**options).resolve(self.engine.info)
         settings, spec = resolved.settings, resolved.settings.spec()
         overlap = self._overlap(settings)
-        room = resolved.budget + await answer_room(self.engine, spec, resolved.rule.asks.over(spec))
+        room = resolved.budget + await answer_room(self.engine, spec, resolved.rule.probe_style.over(spec))
         prompt = settings.prompt(question)
         sampling = replace(resolved.sampling(), seed=keyed_seed(settings.seed, prompt), limit=resolved.budget)
         session = await self.engine.open(prompt, sampling, room=room, overlap=overlap)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from cgr import Model
-from cgr.lab.decide.any_rule import decide_rule
 from cgr.lab.decide.run import Run
 from cgr.lab.record.generate import agenerate
 from cgr.lab.record.probe import aprobe
@@ -44,7 +43,7 @@ async def test_live_is_replayed(model: Model, tmp_path: Path) -> None:
     recordings = await asyncio.to_thread(Run.open, tmp_path)
     for name, parameters in RULES.items():
         given = {**parameters, **({"interval": INTERVAL} if "interval" in make_rule(name).parameters() else {})}
-        decided = decide_rule(recordings, make_rule(name, **given))
+        decided = recordings.decide(make_rule(name, **given))
         for row, question in enumerate(ASKED):
             threshold = parameters.get("threshold")
             others = {key: value for key, value in parameters.items() if key != "threshold"}

@@ -32,7 +32,7 @@ from cgr.rules import (
     read_parameters,
 )
 from cgr.rules import rule as register
-from cgr.rules.level_rule import exponential
+from cgr.rules.level_rule import exponential_means
 from tests.support import tokens_of
 
 
@@ -225,7 +225,7 @@ def test_the_mean_and_variance_of_eat_as_its_definition_has_them() -> None:
         variance = 0.2 * (entropy - mean) ** 2 + 0.8 * variance
         expected.append(variance)
     assert Eat(min_steps=1).levels(opened(2.0, 4.0, 1.0, 1.5)) == pytest.approx(expected)
-    assert exponential([], 0.5) == []
+    assert exponential_means([], 0.5) == []
 
 
 def test_eat_without_entropies_says_so() -> None:

@@ -13,8 +13,8 @@ from cgr.cli.report import check_installed, numbers_in
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from cgr.lab.compare import WrittenComparison
     from cgr.lab.compare.result import Compared
-    from cgr.lab.compare.write import WrittenComparison
 
 
 @click.command("compare")
@@ -42,8 +42,8 @@ def command(
     on the other. docs/compare.md says what each number means.
     """
     check_installed("numpy", "matplotlib")
-    from cgr.lab.compare import PENALTIES, TUNE_ON
-    from cgr.lab.compare.write import write_comparison
+    from cgr.lab.compare import TUNE_ON, write_comparison
+    from cgr.lab.score.accuracy import PENALTIES
 
     names = None if rules is None else rules.replace(",", " ").split()
     costs, share = numbers_in(penalties), TUNE_ON if tune_on is None else tune_on
@@ -64,24 +64,23 @@ def _show(written: WrittenComparison) -> None:
 
 
 def _show_one(compared: Compared, console: Console) -> None:
-    from cgr.lab.compare import prose as words
-    from cgr.lab.compare.tables import table_lines
+    from cgr.lab.compare import tables
 
     run = compared.run
     seeds = "1 seed" if compared.seeds == 1 else f"{compared.seeds} seeds"
     console.print(f"{run.name}: {run.model}, {compared.questions} questions × {seeds}", style="bold")
-    console.print(words.how_chosen(compared) + "\n", style="dim")
-    head, *rows = table_lines(compared)
+    console.print(tables.how_chosen(compared) + "\n", style="dim")
+    head, *rows = tables.table_lines(compared)
     console.print(head, style="dim")
     for row in rows:
         console.print(row)
     console.print("")
-    for sentence in words.sentences(compared):
+    for sentence in tables.sentences(compared):
         console.print(sentence)
     for note in compared.notes:
         console.print(f"Note: {note}", style="yellow")
     if compared.missing:
         console.print("\nNot compared:", style="dim")
-    for why, hint in words.lacking(compared.missing):
+    for why, hint in tables.reasons(compared.missing):
         console.print(f"  {why} {hint}", style="dim")
     console.print("")

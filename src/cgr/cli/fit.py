@@ -62,7 +62,7 @@ def command(
 
 
 def _told(fitted: Fit[Any], path: Path) -> str:
-    found, main = fitted.figures, fitted.rule.main
+    found, main = fitted.score, fitted.rule.main
     chosen = f"{main} {getattr(fitted.rule, main):g}" if main else "as it is"
     equal = (
         "" if found.equal else "  not equal accuracy: the interval reaches below -1 point; more questions would narrow it\n"

@@ -85,7 +85,7 @@ class Driver:
 
     async def run(self, rule: Rule, budget: int, abstention: Abstention) -> Outcome:
         loop = reason(rule, budget, abstention, separate_prober=self.reader is not None)
-        self.asking = rule.asks.over(self.spec)
+        self.asking = rule.probe_style.over(self.spec)
         try:
             rule.check()
             check_needs(rule, self.engine)

@@ -23,9 +23,8 @@ from cgr.lab.decide.columns import Columns
 from cgr.lab.report import numbers
 from cgr.lab.score import accuracy as scores
 from cgr.lab.score import bootstrap as intervals
-from cgr.lab.score.calibration import auroc, calibration_error, reliability
-from cgr.lab.score.measures import measure
-from cgr.lab.score.trust import area_of, error_of, trust
+from cgr.lab.score.calibration import auroc, auroc_of, calibration_error, error_of, probe_calibration, reliability
+from cgr.lab.score.paired import measure
 from cgr.lab.store import Store
 from cgr.lab.store.config import Asking
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
@@ -89,7 +88,7 @@ def test_a_score_equals_the_report_with_its_intervals(columns: Columns) -> None:
 
 
 def test_the_baseline_is_the_recorded_run(columns: Columns) -> None:
-    base = measure(columns, []).baseline
+    base = measure(columns, []).all[0]
     assert (base.diff_points, base.gross_share, base.net_share, base.stopped) == (0, 0, 0, 0)
     assert base.accuracy == scores.accuracy(columns, columns.final_right)
     assert base.thinking_tokens == columns.natural.mean()
@@ -117,7 +116,7 @@ def test_one_question_is_too_few() -> None:
         measure(Columns.of(traces(1, 3), INFO), [])
 
 
-# Trust
+# ProbeCalibration
 
 
 def repeated(columns: Columns, counts: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -132,22 +131,22 @@ def test_a_draw_of_questions_is_scored_as_its_answers(columns: Columns, counts: 
     whole = repeated(columns, [1] * 8)
     sure, right, _ = repeated(columns, counts)
     drawn = np.array([counts], dtype=np.float64)
-    assert area_of(*whole, 8)(drawn)[0, 0] == pytest.approx(auroc(sure, right))
+    assert auroc_of(*whole, 8)(drawn)[0, 0] == pytest.approx(auroc(sure, right))
     assert error_of(*whole, 8)(drawn)[0, 0] == pytest.approx(calibration_error(reliability(sure, right)))
 
 
 def test_calibration_of_probes_equals_the_report(columns: Columns) -> None:
-    found = trust(columns)
-    told = numbers.report(columns).selective[1].selective
-    assert (found.probes, found.auroc, found.ece) == (told.count, told.auroc, told.ece)
+    found = probe_calibration(columns)
+    reported = numbers.report(columns).selective[1].selective
+    assert (found.probes, found.auroc, found.ece) == (reported.count, reported.auroc, reported.ece)
     assert found.ci95_auroc is not None
     assert found.ci95_auroc[0] <= (found.auroc or 0) <= found.ci95_auroc[1]
 
 
 def test_without_probes_there_is_no_calibration(columns: Columns) -> None:
-    silent = replace(columns, at=np.full_like(columns.at, -1))
-    assert trust(silent).auroc is None
-    assert trust(silent).ece is None
+    unprobed = replace(columns, at=np.full_like(columns.at, -1))
+    assert probe_calibration(unprobed).auroc is None
+    assert probe_calibration(unprobed).ece is None
 
 
 # Threshold

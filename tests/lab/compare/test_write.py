@@ -13,9 +13,9 @@ from xml.etree import ElementTree
 import pytest
 
 from cgr.cli.main import run
+from cgr.lab.compare import compare_run, write_comparison
 from cgr.lab.compare import figure as frontier
 from cgr.lab.compare.result import Compared
-from cgr.lab.compare.write import compare_run, write_comparison
 from cgr.lab.output import style
 from cgr.lab.report import load, page, write_report
 from cgr.rules import Calibrated
@@ -67,7 +67,7 @@ def test_everything_is_written(folder: Path, capsys: pytest.CaptureFixture[str])
     assert ElementTree.parse(out / "frontier.svg").getroot().tag.endswith("svg")
     assert said.rstrip().endswith(str(out))
     assert "some: imported, 16 questions × 3 seeds" in said
-    assert "Parameters chosen on 8 questions; what is shown is from the other 8." in said
+    assert "Parameters chosen on 8 questions; the numbers are from the other 8." in said
     assert "Most tokens saved at equal accuracy: " in said
     assert "Best Grade p=2: " in said
     assert "no-thinking: The rule 'no-thinking' needs probes before any thinking" in said

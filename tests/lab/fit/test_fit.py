@@ -11,10 +11,10 @@ import pytest
 
 from cgr.errors import UsageError
 from cgr.lab import fit as fitting
-from cgr.lab.decide.any_rule import decide_rule
 from cgr.lab.decide.run import Run
 from cgr.lab.exchange import import_run, write_jsonl
 from cgr.lab.exchange.line import to_line
+from cgr.lab.fit import regression
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.records import Probe
 from cgr.rules import Calibrated, Cgr, FixedBudget, GiveUpEarly, NoThinking, make_rule
@@ -61,14 +61,14 @@ def test_logistic_regression_finds_the_weights() -> None:
     rng = np.random.default_rng(0)
     features = np.column_stack([np.ones(20_000), rng.normal(5, 2, 20_000), rng.normal(size=20_000)])
     weights = np.array([-2.0, 0.5, -1.0])
-    good = (rng.random(20_000) < 1 / (1 + np.exp(-features @ weights))).astype(float)
-    assert fitting.logistic_regression(features, good, ridge=0.01) == pytest.approx(weights, abs=0.1)
+    good = rng.random(20_000) < 1 / (1 + np.exp(-features @ weights))
+    assert regression.logistic(features.tolist(), good.tolist(), ridge=0.01) == pytest.approx(weights, abs=0.1)
 
 
 def test_logistic_regression_of_what_is_always_so() -> None:
     """Separable, or one feature that never changes: held back by the ridge, and finite."""
     features = np.column_stack([np.ones(50), np.zeros(50), np.arange(50.0)])
-    weights = fitting.logistic_regression(features, (np.arange(50) > 20).astype(np.float64))
+    weights = regression.logistic(features.tolist(), (np.arange(50) > 20).tolist())
     assert np.isfinite(weights).all()
     assert weights[2] > 0
 
@@ -77,7 +77,7 @@ def test_linear_regression_finds_the_weights() -> None:
     rng = np.random.default_rng(0)
     features = np.column_stack([np.ones(500), rng.normal(5, 2, 500), rng.normal(size=500)])
     weights = np.array([-2.0, 0.5, -1.0])
-    assert fitting.linear_regression(features, features @ weights, ridge=1e-9) == pytest.approx(weights)
+    assert regression.linear(features.tolist(), (features @ weights).tolist(), ridge=1e-9) == pytest.approx(weights)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_linear_regression_finds_the_weights() -> None:
     ],
 )
 def test_isotonic(values: tuple[float, ...], weights: tuple[float, ...], expected: tuple[float, ...]) -> None:
-    assert fitting.isotonic(np.array(values), np.array(weights)).tolist() == pytest.approx(list(expected))
+    assert regression.isotonic(values, weights) == pytest.approx(expected)
 
 
 def test_learned_weights_say_what_the_traces_do() -> None:
@@ -114,9 +114,9 @@ def test_too_few_examples_teach_nothing() -> None:
 def test_calibrated_beats_plain_cgr_on_other_questions() -> None:
     """It stops where the answer holds, and gives up what is hopeless; cgr waits for one probe, lucky or not."""
     fitted = fitting.fit(EVERY, SAMPLE)
-    ours = fitting.figures(OTHERS.columns(), decide_rule(OTHERS, fitted.rule))
-    plain = fitting.figures(OTHERS.columns(), decide_rule(OTHERS, fitting.fit(Cgr(interval=INTERVAL), SAMPLE).rule))
-    assert fitted.figures.equal
+    ours = fitting.score(OTHERS.columns(), OTHERS.decide(fitted.rule))
+    plain = fitting.score(OTHERS.columns(), OTHERS.decide(fitting.fit(Cgr(interval=INTERVAL), SAMPLE).rule))
+    assert fitted.score.equal
     assert ours.net > 1.3 * plain.net
     assert ours.diff_points > -2
     assert 25 <= ours.gave_up <= 35
@@ -125,10 +125,10 @@ def test_calibrated_beats_plain_cgr_on_other_questions() -> None:
 def test_the_main_parameter_is_chosen_at_equal_accuracy() -> None:
     rule = Cgr(interval=INTERVAL)
     chosen = fitting.fit(rule, SAMPLE)
-    assert chosen.figures.equal
+    assert chosen.score.equal
     for value in rule.grid:
-        tried = fitting.figures(SAMPLE.columns(), decide_rule(SAMPLE, replace(rule, threshold=value)))
-        assert not tried.equal or tried.net <= chosen.figures.net
+        tried = fitting.score(SAMPLE.columns(), SAMPLE.decide(replace(rule, threshold=value)))
+        assert not tried.equal or tried.net <= chosen.score.net
 
 
 def test_where_nothing_is_equal_the_most_cautious_is_chosen() -> None:
@@ -137,15 +137,15 @@ def test_where_nothing_is_equal_the_most_cautious_is_chosen() -> None:
         for one in SAMPLE.traces()
     )
     chosen = fitting.fit(Cgr(interval=INTERVAL), Run.of(wrong, INFO))
-    assert not chosen.figures.equal
+    assert not chosen.score.equal
     assert chosen.rule.threshold == Cgr.grid[-1]
 
 
 def test_giving_up_is_chosen_for_a_penalty() -> None:
     chosen = fitting.fit(GiveUpEarly(interval=INTERVAL), SAMPLE, penalty=1)
     assert isinstance(chosen.rule, GiveUpEarly)
-    assert chosen.figures.gave_up >= 28
-    assert chosen.figures.accuracy == pytest.approx(0.8, abs=0.05)
+    assert chosen.score.gave_up >= 28
+    assert chosen.score.accuracy == pytest.approx(0.8, abs=0.05)
 
 
 def test_learned_leaves_the_main_parameter() -> None:

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 from cgr.errors import NotRecorded
+from cgr.lab.decide.arrays import first_sure
 from cgr.lab.decide.columns import Checker, Columns
-from cgr.lab.decide.replay import first_sure, replay
+from cgr.lab.decide.replay import replay
 from cgr.lab.report import numbers, page
+from cgr.lab.score.accuracy import PENALTIES
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.records import Decision, Ended, Probe
 from cgr.rules import make_rule
@@ -24,7 +26,7 @@ from tests.lab.report import browser as chromium
 from tests.lab.report.browser import Browser, launched
 from tests.lab.runs import SIX_INFO, plausible, probe, six, trace
 
-THRESHOLDS, PENALTIES = numbers.THRESHOLDS, numbers.PENALTIES
+THRESHOLDS = numbers.THRESHOLDS
 READ_ROWS = """[...document.querySelectorAll("#ID tbody tr")].map((row) => ({
   ...row.dataset,
   ...Object.fromEntries([...row.children].map((cell) => [cell.dataset.metric, cell.dataset.value ?? null])),

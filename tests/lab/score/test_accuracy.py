@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cgr.lab.decide.columns import Columns, Floats
-from cgr.lab.decide.replay import first_sure, replay
+from cgr.lab.decide.arrays import first_sure
+from cgr.lab.decide.columns import Columns
+from cgr.lab.decide.replay import replay
 from cgr.lab.score import accuracy as scores
 from cgr.lab.score import bootstrap as intervals
 from cgr.lab.store.recorded import RecordedTrace
+from cgr.lab.types import Floats
 from cgr.reason import Abstention
 from cgr.rules import Cgr
 from tests.lab.decide.test_replay import INFO, INTERVAL, LEVELS, runs

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cgr.lab.output import style
-from cgr.lab.score.measures import MARGIN, Score
+from cgr.lab.score.paired import MARGIN, Score
 from cgr.lab.types import Floats, Interval
 
 if TYPE_CHECKING:

@@ -20,14 +20,15 @@ from cgr.errors import NotRecorded, UsageError
 from cgr.lab.ablate import figures
 from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.ablate.result import SCORE_HEADS, Ablation, AblationResult, percent, points, score_cells
+from cgr.lab.decide.arrays import Decisions, at_budget
 from cgr.lab.decide.columns import Columns
-from cgr.lab.decide.replay import Decided, at_budget, replayed
+from cgr.lab.decide.replay import replayed
 from cgr.lab.decide.run import key_of
 from cgr.lab.output.table import Cell, Head, Table
-from cgr.lab.report.numbers import effective
 from cgr.lab.score import accuracy as scores
 from cgr.lab.score import bootstrap as intervals
-from cgr.lab.score.measures import Score, measure
+from cgr.lab.score.calibration import effective
+from cgr.lab.score.paired import Score, measure
 from cgr.lab.store import DEFAULT, Store
 from cgr.lab.store.config import NATURAL
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
@@ -88,7 +89,7 @@ class ForcedRun:
     traces: tuple[RecordedTrace, ...]
 
     @cached_property
-    def at_end(self) -> Decided:
+    def at_end(self) -> Decisions:
         """The rule `budget-forcing`: the answer at the end of each forced trace, without probes."""
         columns = Columns.of(self.traces, self.info)
         return at_budget(columns, columns.limit)
@@ -98,7 +99,7 @@ class ForcedRun:
         """Whether the forced run has probes."""
         return any(trace.probes for trace in self.traces)
 
-    def until_sure(self, threshold: float, spec: ProbeSpec) -> Decided:
+    def until_sure(self, threshold: float, spec: ProbeSpec) -> Decisions:
         """The rule `cgr-forced`. The two rules see the same trace until one of them stops."""
         return replayed(CgrForced(threshold=threshold, interval=self.info.interval), self.traces, spec)
 

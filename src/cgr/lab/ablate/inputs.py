@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cgr.errors import NotRecorded, UsageError
+from cgr.lab.decide.arrays import Decisions
 from cgr.lab.decide.columns import Columns
-from cgr.lab.decide.replay import Decided, decide
+from cgr.lab.decide.replay import decide
 from cgr.lab.decide.run import Run, default_probe_set, is_grid, key_of
 from cgr.lab.store import Key, Store
 from cgr.lab.store.config import ProbeSet, same_model
@@ -102,7 +103,7 @@ def _thinned(trace: RecordedTrace, interval: int) -> RecordedTrace:
     return replace(trace, probes=tuple(probe for probe in trace.probes if probe.at % interval == 0))
 
 
-def stopping(columns: Columns, threshold: float, interval: int | None = None) -> Decided:
+def stopping(columns: Columns, threshold: float, interval: int | None = None) -> Decisions:
     """What `cgr` decides at this threshold; `interval`: that of the recording by default."""
     return decide(Cgr(threshold=threshold, interval=interval or columns.info.interval), columns)
 

@@ -19,7 +19,7 @@ from cgr.lab.ablate.result import SCORE_HEADS, Ablation, AblationResult, percent
 from cgr.lab.decide.columns import Columns
 from cgr.lab.output import style
 from cgr.lab.output.table import Head, Table
-from cgr.lab.score.measures import Measured, Score, measure
+from cgr.lab.score.paired import Paired, Score, measure
 from cgr.lab.store.config import differences, in_words
 from cgr.lab.types import Interval
 from cgr.records import Record
@@ -84,7 +84,7 @@ def multiples(columns: Columns) -> tuple[int, ...]:
     return found
 
 
-def conclude(rows: Sequence[IntervalRow], measured: Measured) -> str:
+def conclude(rows: Sequence[IntervalRow], measured: Paired) -> str:
     """The best interval, and those that do not differ from it significantly."""
     place = measured.best_net()
     best, score = rows[place], rows[place].score

@@ -17,8 +17,8 @@ from cgr.errors import NotRecorded
 from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.ablate.rank import Presentation, RankedVariant, Variant, rank
 from cgr.lab.ablate.result import Ablation, AblationResult
+from cgr.lab.decide.arrays import Decisions
 from cgr.lab.decide.columns import Columns
-from cgr.lab.decide.replay import Decided
 from cgr.lab.output.table import Head
 from cgr.records import Record
 
@@ -77,7 +77,7 @@ def _variants(prober: str, own: Columns, probes: Columns) -> Sequence[Variant]:
     )
 
 
-def answered_by(own: Columns, decided: Decided) -> Decided:
+def answered_by(own: Columns, decided: Decisions) -> Decisions:
     """The same stops with the generator's answer at each; the tokens of that answer are added."""
     stops = np.unique(decided.at[decided.sure])
     if not stops.size:

@@ -11,12 +11,12 @@ import numpy as np
 
 from cgr.lab.ablate import figures
 from cgr.lab.ablate.result import SCORE_HEADS, AblationResult, percent, score_cells
+from cgr.lab.decide.arrays import Decisions
 from cgr.lab.decide.columns import Columns
-from cgr.lab.decide.replay import Decided
 from cgr.lab.output import style
 from cgr.lab.output.table import Cell, Head, Table
-from cgr.lab.score.measures import Score, measure
-from cgr.lab.score.trust import Trust, trust
+from cgr.lab.score.calibration import ProbeCalibration, probe_calibration
+from cgr.lab.score.paired import Score, measure
 from cgr.lab.store.config import in_words
 from cgr.lab.types import Interval
 from cgr.records import Record
@@ -47,7 +47,7 @@ class RankedVariant(Record):
 
     name: str
     score: Score
-    trust: Trust
+    trust: ProbeCalibration
     equal_threshold: float | None
     equal: Score | None
     ci95_behind: Interval | None
@@ -59,7 +59,7 @@ class Variant:
 
     name: str
     probes: Columns
-    decide: Callable[[float], Decided]
+    decide: Callable[[float], Decisions]
 
     @property
     def thresholds(self) -> tuple[float, ...]:
@@ -78,7 +78,7 @@ def rank(columns: Columns, variants: Sequence[Variant], usual: float) -> tuple[R
     behind = dict(zip((one.name for one, _ in equal), _behind(columns, equal), strict=True))
     scores = measure(columns, [one.decide(usual) for one in variants]).scores
     return tuple(
-        RankedVariant(one.name, score, trust(one.probes), *best, behind.get(one.name))
+        RankedVariant(one.name, score, probe_calibration(one.probes), *best, behind.get(one.name))
         for one, score, best in zip(variants, scores, chosen, strict=True)
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from cgr.lab.ablate.inputs import AblationInputs
 from cgr.lab.output.table import Cell, Head, Table, signed
-from cgr.lab.score.measures import Score
+from cgr.lab.score.paired import Score
 from cgr.lab.store.recorded import RunInfo
 from cgr.lab.types import Interval
 from cgr.records import Record

@@ -15,11 +15,11 @@ from cgr.lab.ablate import figures
 from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.ablate.rank import SELECTION_NOTE
 from cgr.lab.ablate.result import SCORE_HEADS, Ablation, AblationResult, percent, points, score_cells
+from cgr.lab.decide.arrays import Decisions
 from cgr.lab.decide.columns import Columns
-from cgr.lab.decide.replay import Decided
 from cgr.lab.output import style
 from cgr.lab.output.table import Head, Table
-from cgr.lab.score.measures import Measured, Score, measure
+from cgr.lab.score.paired import Paired, Score, measure
 from cgr.records import Record
 
 # 1 - threshold: nine steps in each power of ten, from 0.5 to 0.00001.
@@ -37,7 +37,7 @@ class ThresholdScore(Record):
     score: Score
 
 
-def sweep(columns: Columns, thresholds: Sequence[float] = GRID) -> list[Decided]:
+def sweep(columns: Columns, thresholds: Sequence[float] = GRID) -> list[Decisions]:
     """The decisions of `cgr` at each threshold."""
     return [stopping(columns, threshold) for threshold in thresholds]
 
@@ -54,7 +54,7 @@ def ablate(inputs: AblationInputs) -> AblationResult:
     return AblationResult(conclusion, rows, table, lambda: draw(rows, usual), CAPTION, (SELECTION_NOTE,))
 
 
-def conclude(rows: Sequence[ThresholdScore], measured: Measured, usual: float) -> str:
+def conclude(rows: Sequence[ThresholdScore], measured: Paired, usual: float) -> str:
     """The best threshold at equal accuracy, and the result at the usual one."""
     here = next(row.score for row in rows if row.threshold == usual)
     at_usual = (

@@ -14,9 +14,7 @@ import numpy as np
 from cgr.errors import UsageError
 from cgr.lab.grading import is_right, is_valid
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
-from cgr.lab.types import Bools as Bools  # noqa: PLC0414, exported until all import it from `types`
-from cgr.lab.types import Floats as Floats  # noqa: PLC0414
-from cgr.lab.types import Ints as Ints  # noqa: PLC0414
+from cgr.lab.types import Bools, Floats, Ints
 from cgr.probing import answer_span
 from cgr.records import AnswerFormat, Probe, Token
 

@@ -16,7 +16,8 @@ from cgr.errors import UnknownName, UsageError
 from cgr.lab.questions import load_questions
 from cgr.lab.recipes.further import ExtraProbes
 from cgr.lab.record.generate import WRITTEN_TOKENS, Plan
-from cgr.lab.report.numbers import PENALTIES, THRESHOLDS, check_penalties, check_thresholds
+from cgr.lab.report.numbers import THRESHOLDS, check_thresholds
+from cgr.lab.score.accuracy import PENALTIES, check_penalties
 from cgr.probing import PREFIX, CloseThink
 from cgr.records import Question
 from cgr.settings import INSTRUCTION, Settings

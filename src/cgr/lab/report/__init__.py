@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from cgr.errors import NotRecorded, UsageError
+from cgr.lab import compare as comparing
 from cgr.lab.compare import tables as compare_tables
-from cgr.lab.compare import write as comparing
 from cgr.lab.compare.result import Compared
 from cgr.lab.decide import replay as decisions
 from cgr.lab.decide.columns import Columns
@@ -20,6 +20,7 @@ from cgr.lab.output.paths import beside, unique_names, write_json
 from cgr.lab.output.table import write_table
 from cgr.lab.report import figures, numbers, tables
 from cgr.lab.report.result import SCHEMA, Report
+from cgr.lab.score.accuracy import PENALTIES, check_penalties
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 
 FOLDER, JSON = "report", "report.json"
@@ -59,12 +60,12 @@ def write_report(
     out: str | Path | None = None,
     *,
     thresholds: Sequence[float] = numbers.THRESHOLDS,
-    penalties: Sequence[float] = numbers.PENALTIES,
+    penalties: Sequence[float] = PENALTIES,
     probe_set: str | None = None,
     rule: str = "cgr",
 ) -> WrittenReport:
     """Write the report of these runs (folders, or files of traces) into `out`, by default a folder in or beside the run."""
-    levels, costs = numbers.check_thresholds(thresholds), numbers.check_penalties(penalties)
+    levels, costs = numbers.check_thresholds(thresholds), check_penalties(penalties)
     folder = Path(out) if out else default_folder([Path(run) for run in runs])
     found = _with_unique_names([_reported(run, levels, costs, probe_set, rule) for run in runs])
     reports = tuple(run.report for run in found)
@@ -99,7 +100,7 @@ def _reported(
 def _compared(run: str | Path, penalties: tuple[float, ...]) -> tuple[Compared | None, str]:
     """The comparison of all rules, or why there is none."""
     try:
-        return comparing.compare_run(run, None, penalties, patience=MAX_REPLAYS), ""
+        return comparing.compare_run(run, None, penalties, max_replays=MAX_REPLAYS), ""
     except (UsageError, NotRecorded) as error:
         return None, error.message
 

@@ -8,9 +8,11 @@ from dataclasses import asdict
 import numpy as np
 
 from cgr.errors import NotRecorded, UsageError
+from cgr.lab.decide import arrays
 from cgr.lab.decide import replay as decisions
-from cgr.lab.decide.columns import Bools, Columns, Floats
-from cgr.lab.decide.replay import Decide, Decided
+from cgr.lab.decide.arrays import Decisions
+from cgr.lab.decide.columns import Columns
+from cgr.lab.decide.replay import Decide
 from cgr.lab.report.result import (
     Baseline,
     BudgetRow,
@@ -26,11 +28,12 @@ from cgr.lab.report.result import (
     notes,
 )
 from cgr.lab.score import accuracy as scores
-from cgr.lab.score.calibration import selective
+from cgr.lab.score.accuracy import PENALTIES, check_penalties
+from cgr.lab.score.calibration import effective, selective
+from cgr.lab.types import Bools, Floats
 from cgr.rules.base import THRESHOLD, check_threshold
 
 THRESHOLDS = (0.96, 0.97, 0.98, 0.99)
-PENALTIES = (0.0, 0.25, 0.5, 1.0)
 TRADE_OFF = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995, 0.999, 0.9999, 1.0)
 
 
@@ -75,14 +78,6 @@ def check_thresholds(thresholds: Sequence[float]) -> tuple[float, ...]:
     return tuple(sorted(set(thresholds)))
 
 
-def check_penalties(penalties: Sequence[float]) -> tuple[float, ...]:
-    """The penalties sorted, each once; an error if one is negative or not finite."""
-    for penalty in penalties:
-        if not 0 <= penalty < float("inf"):
-            raise UsageError(f"A penalty of {penalty:g} is not valid.", "Give numbers of 0 or more: --penalties 0,0.5,1.")
-    return tuple(sorted(set(penalties)))
-
-
 def _size(columns: Columns) -> RunSize:
     return RunSize(
         questions=len(columns.questions),
@@ -115,7 +110,7 @@ def _written(columns: Columns) -> WrittenAnswers | None:
     return WrittenAnswers(int(here.sum()), own, decoded)
 
 
-def _threshold_row(columns: Columns, threshold: float, decided: Decided) -> ThresholdRow:
+def _threshold_row(columns: Columns, threshold: float, decided: Decisions) -> ThresholdRow:
     return ThresholdRow(
         threshold=threshold,
         correct_mean=scores.correct_mean(columns, decided.right),
@@ -125,7 +120,7 @@ def _threshold_row(columns: Columns, threshold: float, decided: Decided) -> Thre
     )
 
 
-def _grade_row(columns: Columns, threshold: float, decided: Decided, penalty: float) -> GradeRow:
+def _grade_row(columns: Columns, threshold: float, decided: Decisions, penalty: float) -> GradeRow:
     baseline = scores.grade(columns, columns.final_right, penalty)
     answered = decided.sure | scores.sure_at_end(decided, threshold)
     steps = columns.steps if baseline is not None else columns.steps[:0]
@@ -153,7 +148,7 @@ def earliest_best(values: Floats) -> int:
     return int(np.argmax(values >= values.max() - 1e-9))
 
 
-def _spread(columns: Columns, decided: dict[float, Decided]) -> tuple[SpreadRow, ...]:
+def _spread(columns: Columns, decided: dict[float, Decisions]) -> tuple[SpreadRow, ...]:
     """The baseline first, then each threshold."""
     answers: dict[float | None, Bools] = {None: columns.final_right}
     answers |= {threshold: made.right for threshold, made in decided.items()}
@@ -168,13 +163,13 @@ def _budget_sweep(columns: Columns) -> tuple[BudgetRow, ...]:
     rows = []
     for budget in (*columns.steps.tolist(), columns.limit):
         try:
-            rows.append(_budget_row(columns, budget, decisions.at_budget(columns, budget)))
+            rows.append(_budget_row(columns, budget, arrays.at_budget(columns, budget)))
         except NotRecorded:
             continue
     return tuple(rows)
 
 
-def _budget_row(columns: Columns, budget: int, decided: Decided) -> BudgetRow:
+def _budget_row(columns: Columns, budget: int, decided: Decisions) -> BudgetRow:
     ended = columns.ended & ((columns.natural < budget) | (budget >= columns.limit))
     return BudgetRow(
         budget=budget,
@@ -205,12 +200,7 @@ def _trade_off(columns: Columns, thresholds: Sequence[float], decide: Decide) ->
     return tuple(rows)
 
 
-def effective(certainty: Floats, closed: Bools) -> Floats:
-    """Certainties with 0 where the answer did not close."""
-    return np.where(closed, certainty, 0.0)
-
-
-def _selective(columns: Columns, decided: dict[float, Decided]) -> tuple[SelectiveRow, ...]:
+def _selective(columns: Columns, decided: dict[float, Decisions]) -> tuple[SelectiveRow, ...]:
     graded = columns.graded
     probed = columns.present & graded[:, None] & ~columns.bound
     finals = effective(columns.final_certainty, columns.final_closed)

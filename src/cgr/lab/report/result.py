@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cgr.lab.decide.arrays import Decisions
 from cgr.lab.decide.columns import Columns
-from cgr.lab.decide.replay import Decided
 from cgr.lab.output.table import plural
 from cgr.lab.score import accuracy as scores
 from cgr.lab.score.calibration import Selective
@@ -194,7 +194,7 @@ def labels(reports: Sequence[Report]) -> tuple[str, ...]:
     )
 
 
-def notes(columns: Columns, decisions: Mapping[float, Decided], budgets: Sequence[int]) -> tuple[str, ...]:
+def notes(columns: Columns, decisions: Mapping[float, Decisions], budgets: Sequence[int]) -> tuple[str, ...]:
     """Sentences that a reader needs before the numbers. `decisions`: by threshold; `budgets`: those of the budget sweep."""
     found = (*_trace_notes(columns), *_probe_notes(columns, budgets), *_firing_note(columns, decisions))
     return *found, *_accuracy_note(columns, decisions), *_written_note(columns)
@@ -251,7 +251,7 @@ def _probe_notes(columns: Columns, budgets: Sequence[int]) -> list[str]:
     return found
 
 
-def _firing_note(columns: Columns, decisions: Mapping[float, Decided]) -> list[str]:
+def _firing_note(columns: Columns, decisions: Mapping[float, Decisions]) -> list[str]:
     silent = [f"{threshold:g}" for threshold, decided in decisions.items() if not decided.fired]
     if not silent or not columns.present.any():
         return []
@@ -260,7 +260,7 @@ def _firing_note(columns: Columns, decisions: Mapping[float, Decided]) -> list[s
     return [f"At {in_words(silent)} the rule never fired: the numbers equal the baseline's."]
 
 
-def _accuracy_note(columns: Columns, decisions: Mapping[float, Decided]) -> list[str]:
+def _accuracy_note(columns: Columns, decisions: Mapping[float, Decisions]) -> list[str]:
     accuracy = scores.accuracy(columns, columns.final_right)
     if accuracy == 0:
         return ["The baseline has no right answer, so relative differences cannot be computed."]

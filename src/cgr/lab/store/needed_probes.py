@@ -20,7 +20,7 @@ def asked_by(rule: Rule) -> tuple[ProbeRequest, ...]:
     first = rule.next_probe(Seen(0))
     if first is None:
         return ()
-    ways, where = rule.asks, rule.place or "interval"
+    ways, where = rule.probe_style, rule.place or "interval"
     interval = getattr(rule, "interval", first) if rule.place is None else None
     tokens, reads = ways.max_answer_tokens, ways.reads or "answer"
     own = ProbeRequest(where, interval, ways.prefix, ways.close_think, tokens, ways.aggregate, reads=reads)
@@ -90,4 +90,4 @@ def way(asking: Asking) -> tuple[object, ...]:
 def forces(rule: Rule) -> bool:
     """Whether it keeps a model thinking that wants to end and is not sure."""
     unsure = Seen(1, (Probe(1, "", 0.0, False),))
-    return rule.bans_end or isinstance(rule.on_end(unsure), KeepThinking)
+    return rule.forces or rule.bans_end or isinstance(rule.on_end(unsure), KeepThinking)

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from cgr.lab.decide import replay as decisions
+from cgr.lab.decide.arrays import Decisions
 from cgr.lab.decide.columns import Columns
-from cgr.lab.decide.replay import Decide, Decided
+from cgr.lab.decide.replay import Decide
 from cgr.lab.output import style
 from cgr.lab.output.style import SavedFigure
 from cgr.lab.report.figures import answers, certainty, models, tokens
@@ -29,7 +30,7 @@ class FigureData:
     decide: Decide
 
     @property
-    def decided(self) -> Decided:
+    def decided(self) -> Decisions:
         """The decisions at the shown threshold."""
         return self.decide(self.report.shown)
 

@@ -8,8 +8,7 @@ import numpy as np
 
 from cgr.lab.output import style
 from cgr.lab.report.figures.answers import BUDGET
-from cgr.lab.report.numbers import effective
-from cgr.lab.score.calibration import Selective, best, risk_coverage
+from cgr.lab.score.calibration import Selective, best, effective, risk_coverage
 from cgr.lab.types import Bools, Floats
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from cgr.lab.compare import prose
+from cgr.lab.compare import tables
 from cgr.lab.compare.result import Compared
 from cgr.lab.decide.columns import Checker
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
@@ -58,10 +58,10 @@ def comparison(compared: Compared | None, why_not: str = "") -> dict[str, Any]:
         "entries": [{name: value for name, value in one.to_dict().items() if name in kept} for one in compared.entries],
         "baseline": compared.baseline.to_dict(),
         "whole": compared.whole_baseline.to_dict(),
-        "chosen": prose.how_chosen(compared),
+        "chosen": tables.how_chosen(compared),
         "margin": compared.margin,
-        "verdicts": [[prose.label(one.measure), prose.verdict(compared, one)] for one in compared.winners],
-        "missing": prose.lacking(compared.missing),
+        "verdicts": [[tables.label(one.measure), tables.verdict(compared, one)] for one in compared.winners],
+        "missing": tables.reasons(compared.missing),
         "notes": compared.notes,
     }
 
