@@ -42,11 +42,25 @@ def write(
     comparisons: Sequence[Mapping[str, Any]] = (),
 ) -> Path:
     """Write `index.html` and return its path. A run is (info, traces, report as a dictionary); `comparisons`: one for each
-    run (see `comparison`), or none."""
+    run (see `comparison`), or none. The text of the thinking is left out if there is too much of it."""
+    with_text = sum(len(trace.text) + len(trace.written) for _, traces, _ in runs for trace in traces) <= TEXT_LIMIT
+    data = {
+        "thresholds": list(thresholds),
+        "penalties": list(penalties),
+        "runs": [_run(*run) | {"texts": with_text} for run in runs],
+        "comparisons": list(comparisons),
+    }
+    slots = {
+        "title": html.escape(", ".join(info.name for info, _, _ in runs)),
+        "style": "\n".join(map(_source, STYLES)),
+        "data": _script(data),
+        "texts": "\n".join(_texts(number, traces) for number, (_, traces, _) in enumerate(runs) if with_text),
+        "script": "\n".join(map(_source, SCRIPTS)),
+    }
+    text = SLOT.sub(lambda slot: slots[slot[1]], _source("page.html"))
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / FILE
-    path.write_bytes(render(runs, thresholds, penalties, comparisons).encode("utf-8", "backslashreplace"))
-    return path
+    (folder / FILE).write_bytes(text.encode("utf-8", "backslashreplace"))
+    return folder / FILE
 
 
 def comparison(compared: Compared | None, why_not: str = "") -> dict[str, Any]:
@@ -64,30 +78,6 @@ def comparison(compared: Compared | None, why_not: str = "") -> dict[str, Any]:
         "missing": tables.reasons(compared.missing),
         "notes": compared.notes,
     }
-
-
-def render(
-    runs: Sequence[PageRun],
-    thresholds: Sequence[float],
-    penalties: Sequence[float],
-    comparisons: Sequence[Mapping[str, Any]] = (),
-) -> str:
-    """The page as text. The text of the thinking is left out if there is too much of it."""
-    with_text = sum(len(trace.text) + len(trace.written) for _, traces, _ in runs for trace in traces) <= TEXT_LIMIT
-    data = {
-        "thresholds": list(thresholds),
-        "penalties": list(penalties),
-        "runs": [_run(*run) | {"texts": with_text} for run in runs],
-        "comparisons": list(comparisons),
-    }
-    slots = {
-        "title": html.escape(", ".join(info.name for info, _, _ in runs)),
-        "style": "\n".join(map(_source, STYLES)),
-        "data": _script(data),
-        "texts": "\n".join(_texts(number, traces) for number, (_, traces, _) in enumerate(runs) if with_text),
-        "script": "\n".join(map(_source, SCRIPTS)),
-    }
-    return SLOT.sub(lambda slot: slots[slot[1]], _source("page.html"))
 
 
 def _source(name: str) -> str:
