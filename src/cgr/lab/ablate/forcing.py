@@ -20,7 +20,7 @@ from cgr.errors import NotRecorded, UsageError
 from cgr.lab.ablate import figures
 from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.ablate.result import SCORE_HEADS, Ablation, AblationResult, percent, points, score_cells
-from cgr.lab.decide.arrays import Decisions, at_budget
+from cgr.lab.decide.arrays import Decisions, at_end
 from cgr.lab.decide.columns import Columns
 from cgr.lab.decide.replay import replayed
 from cgr.lab.decide.run import key_of
@@ -91,8 +91,7 @@ class ForcedRun:
     @cached_property
     def at_end(self) -> Decisions:
         """The rule `budget-forcing`: the answer at the end of each forced trace, without probes."""
-        columns = Columns.of(self.traces, self.info)
-        return at_budget(columns, columns.limit)
+        return at_end(Columns.of(self.traces, self.info))
 
     @cached_property
     def probed(self) -> bool:

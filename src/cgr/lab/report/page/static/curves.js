@@ -65,10 +65,10 @@ function certaintySteps(run) {
 }
 
 function means({ step, n, carried, seeds }, traces) {
-  const living = n ? total(seeds.map(([sum]) => sum)) / n : null;
+  const running = n ? total(seeds.map(([sum]) => sum)) / n : null;
   const sd = deviation(seeds.filter(([, count]) => count).map(([sum, count]) => sum / count));
-  const band = sd === null ? null : [Math.max(0, living - sd), Math.min(1, living + sd)];
-  return { step, n, living, band, carried: carried / traces };
+  const band = sd === null ? null : [Math.max(0, running - sd), Math.min(1, running + sd)];
+  return { step, n, running, band, carried: carried / traces };
 }
 
 // Answers given by each step: at a sure probe, or after the end of the thinking; the rest is given at the budget.

@@ -108,7 +108,7 @@ function drawCertainty(run, state, rows) {
     "muted dashed",
   );
   chart.line(
-    rows.map((row) => [row.step, row.living]),
+    rows.map((row) => [row.step, row.running]),
     "accent",
   );
   if (state.theta <= 1) chart.across(state.theta, null);
@@ -116,9 +116,9 @@ function drawCertainty(run, state, rows) {
   chart.show(
     rows.map((row) => row.step),
     (i) => {
-      const { step, living, n, carried } = rows[i];
-      const alive = n ? `${certaintyText(living)} over ${plural(n, "trace")} still thinking` : "no trace is still thinking";
-      return `${tokens(step)} tokens: ${alive}; ${certaintyText(carried)} over all`;
+      const { step, running, n, carried } = rows[i];
+      const thinking = n ? `${certaintyText(running)} over ${plural(n, "trace")} still thinking` : "no trace is still thinking";
+      return `${tokens(step)} tokens: ${thinking}; ${certaintyText(carried)} over all`;
     },
   );
 }
