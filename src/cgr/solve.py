@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import weakref
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
@@ -165,14 +166,15 @@ class Model:
             await self.engine.connect()
             await self.engine.close()  # this loop's connections; the model stays loaded
 
-        self._run(connect_only)
+        _refuse_event_loop()
+        with asyncio.Runner() as runner:
+            sync.run(runner.get_loop(), connect_only)
 
     def _run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return sync.run(self._ready().get_loop(), work)
 
     def _ready(self) -> asyncio.Runner:
-        if _in_event_loop():
-            raise UsageError("An event loop is running here.", "Use `await model.asolve(...)` instead.")
+        _refuse_event_loop()
         if self._runner is None:
             self._runner = asyncio.Runner()
             self._runner.get_loop()
@@ -208,9 +210,18 @@ class Model:
 
 
 def _close(runner: asyncio.Runner, engine: Engine) -> None:
-    if not _in_event_loop():
+    if _in_event_loop():  # where no other loop can run: a model may be collected at any moment
+        thread = threading.Thread(target=_close, args=(runner, engine))
+        thread.start()
+        thread.join()
+        return
+    with runner:
         runner.run(engine.close())
-    runner.close()
+
+
+def _refuse_event_loop() -> None:
+    if _in_event_loop():
+        raise UsageError("An event loop is running here.", "Use `await model.asolve(...)` instead.")
 
 
 def _in_event_loop() -> bool:

@@ -144,7 +144,7 @@ async def test_a_prompt_of_tokens_needs_its_question() -> None:
     engine, *_ = paired("a b", sure_from(0), sure_asked(1))
     with pytest.raises(UsageError):
         await engine.open((1, 2, 3), Sampling(), room=9)
-    await engine.open(await engine.prompt("Why not?"), Sampling(), room=9)
+    await engine.open("Why not?", Sampling(), room=9)
 
 
 async def test_probabilities_are_needed_of_both() -> None:
@@ -158,8 +158,8 @@ async def test_probabilities_are_needed_of_both() -> None:
 
 
 async def test_the_vocabulary_decides_how_it_is_told(engine: LlamaEngine) -> None:
-    assert await PairedEngine(engine, engine).alike()
-    assert not await PairedEngine(engine, Letters(sure_asked(1))).alike()
+    assert await PairedEngine(engine, engine).same_vocabulary()
+    assert not await PairedEngine(engine, Letters(sure_asked(1))).same_vocabulary()
 
 
 @pytest.mark.parametrize("question", [QUESTION, OTHERS[1]])
@@ -179,7 +179,7 @@ async def test_the_same_file_twice_is_plain_probing(model: Model, question: str,
 async def test_the_same_file_told_as_text(model: Model) -> None:
     """The embedded model writes as it reads, so that its own text comes back as its own tokens."""
     pair = PairedEngine(model.engine, model.engine)
-    pair._alike = False
+    pair._same_vocabulary = False
     plain, told = [
         await one.asolve(QUESTION, rule=OnlyWatches.name, interval=32, budget=300) for one in (model, Model(pair))
     ]

@@ -12,7 +12,7 @@ from cgr.lab.decide.run import Run
 from cgr.lab.record.generate import agenerate
 from cgr.lab.record.probe import aprobe
 from cgr.lab.store import Store
-from cgr.lab.store.needed_probes import wishes_for
+from cgr.lab.store.needed_probes import requests_for
 from cgr.records import Question
 from cgr.rules import make_rule
 from tests.lab.record.test_generate import plan
@@ -37,7 +37,7 @@ async def test_live_is_replayed(model: Model, tmp_path: Path) -> None:
     wanted = plan(ASKED, budget=BUDGET, interval=INTERVAL, logprobs=True, probe=True)
     await agenerate(tmp_path, wanted, model.engine, sessions=2)
     with Store.open(tmp_path) as store:
-        wishes = wishes_for(RULES, store.config, store.probe_sets().values())
+        wishes = requests_for(RULES, store.config, store.probe_sets().values())
     for wish in wishes:
         await aprobe(tmp_path, wish, model.engine, sessions=2)
     recordings = await asyncio.to_thread(Run.open, tmp_path)

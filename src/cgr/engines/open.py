@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from cgr.engines.base import Engine
+from cgr.engines.base import Engine, ModelInfo
 from cgr.errors import ModelNotFound, UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -167,3 +167,41 @@ def find_model(model: str | None) -> Path:
     if is_hub_id(model):
         return download(model)
     raise ModelNotFound(f"There is no model {model!r}.", "Give a .gguf file, a hub id such as ORG/NAME, or nothing.")
+
+
+def is_local_file(model: str, base_url: Sequence[str] = ()) -> bool:
+    """Whether the model is a file on this machine, so that its metadata can be read without loading it."""
+    from cgr.engines.llama.download import is_hub_id
+
+    if server_addresses(model, base_url) or model.startswith(tuple(ENGINES)):
+        return False
+    return not is_hub_id(model) or os.path.exists(model)
+
+
+def describe_file(model: str) -> ModelInfo:
+    """A local model as its engine would describe it, from the metadata of its file; the think tags are left out."""
+    from cgr.engines.llama.engine import NAME, fingerprint
+    from cgr.engines.llama.header import read_head
+
+    path = find_model(model)
+    head = read_head(path)
+    return ModelInfo(
+        name=model,
+        engine=NAME,
+        context=head.context,
+        open_tag="",
+        close_tag="",
+        interval=head.interval,
+        budget=head.budget,
+        max_answer_tokens=head.max_answer_tokens,
+        fingerprint=fingerprint(path),
+    )
+
+
+def tokens_per_request(model: str, base_url: Sequence[str] = (), chunk: int | None = None) -> int | None:
+    """Thinking tokens of one request, before the model is loaded; None if the thinking comes in one stream."""
+    from cgr.engines.completions.engine import CHUNK
+    from cgr.engines.llama.download import is_hub_id
+
+    on_hub = is_hub_id(model) and not server_addresses(model, base_url)
+    return chunk or (CHUNK if on_hub or is_local_file(model, base_url) else None)

@@ -1,1 +1,1 @@
-"""The lab: questions -> traces -> probes -> decisions -> scores -> report. Only the first two arrows touch a model."""
+"""The lab: questions -> traces -> probes -> decisions -> scores -> report. Only the first two steps need a model."""

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cgr import open_model
-from cgr.engines.completions.connection import Patience
-from cgr.engines.completions.engine import RemoteEngine, RemoteOptions
+from cgr.engines.completions.engine import CompletionsEngine
+from cgr.engines.completions.http import RetryPolicy
+from cgr.engines.open import ModelOptions
 from cgr.errors import CgrError, MissingCapability, ModelNotFound, UsageError
 from tests.engines.completions.playing import playing
 
-HF = str(Path(__file__).parents[2] / "src" / "cgr" / "model" / "hf")
-HASTY = Patience(tries=2, pause=0.01)
+HF = str(Path(__file__).parents[3] / "src" / "cgr" / "model" / "hf")
+HASTY = RetryPolicy(tries=2, pause=0.01)
 
 
-def opened(address: str, **options: Any) -> RemoteEngine:
+def opened(address: str, **options: Any) -> CompletionsEngine:
     engine = open_model(base_url=address, patience=HASTY, **options).engine
-    assert isinstance(engine, RemoteEngine)
+    assert isinstance(engine, CompletionsEngine)
     return engine
 
 
@@ -55,7 +57,7 @@ def test_what_a_server_lacks(part: dict[str, Any], found: dict[str, Any]) -> Non
 
 def test_seeds_that_are_not_kept_to_are_told() -> None:
     with playing(seeds=False) as (address, _):
-        assert "does not keep to seeds" in opened(address).notes[0]
+        assert "does not obey seeds" in opened(address).notes[0]
 
 
 def test_a_server_without_ids_and_extras() -> None:
@@ -63,7 +65,7 @@ def test_a_server_without_ids_and_extras() -> None:
     with playing(ids_in=False, ids_out=False, extras=False, tokenizes=False) as (address, _):
         engine = opened(address, tokenizer=HF)
     assert (engine.dialect.token_prompts, engine.dialect.token_ids, engine.dialect.extras) == (False, "none", False)
-    assert "exactness is lost" in engine.notes[0]
+    assert "results are not exact" in engine.notes[0]
     assert not engine.capabilities.token_ids
     assert not engine.capabilities.ban  # whom to ban is not known
 
@@ -71,7 +73,7 @@ def test_a_server_without_ids_and_extras() -> None:
 @pytest.mark.parametrize(
     ("part", "options", "error", "said"),
     [
-        ({"most_logprobs": 0}, {}, MissingCapability, "no log-probabilities"),
+        ({"most_logprobs": 0}, {}, MissingCapability, "returns no log-probabilities"),
         ({"raw": False}, {}, MissingCapability, "not raw"),
         ({"tokenizes": False}, {}, MissingCapability, "does not tokenise"),
         ({"models": ("a", "b")}, {}, UsageError, "several models"),
@@ -94,4 +96,12 @@ def test_servers_that_share_the_work_have_the_same_model() -> None:
         playing(models=("other",)) as (two, _),
         pytest.raises(UsageError, match="has other with a context"),
     ):
-        RemoteEngine([one, two], RemoteOptions(patience=HASTY))
+        asyncio.run(CompletionsEngine([one, two], ModelOptions(patience=HASTY)).connect())
+
+
+def test_what_the_user_says_about_bans_is_not_tried() -> None:
+    """A server that refuses the field `logit_bias` is never sent it, and the cache is still noticed."""
+    with playing() as (address, part):
+        found = opened(address, dialect=("logit_bias=no",)).dialect
+    assert (found.logit_bias, found.raw_logprobs, found.prefix_cache) == (False, True, True)
+    assert not any("logit_bias" in body for body in part.bodies)

@@ -10,12 +10,12 @@ from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from cgr.engines.completions.connection import Patience
+from cgr.engines.completions.http import RetryPolicy
 from cgr.engines.llama.engine import start_server
 from cgr.engines.open import find_model
 
 KEY = "a key of the tests"
-HASTY = Patience(tries=4, pause=0.01, longest=0.2, connect=5.0, first=4.0, stall=1.0)
+HASTY = RetryPolicy(tries=4, pause=0.01, longest=0.2, connect=5.0, first=4.0, stall=1.0)
 COMPLETIONS = ("/completion", "/v1/completions")
 EVENT = b"data: "
 
@@ -111,7 +111,7 @@ class Proxy:
         """To the server and back, until either hangs up; the server sees it when the client does."""
         target = urlsplit(self.target)
         theirs, ours = await asyncio.open_connection(target.hostname, target.port)
-        ours.write(head.replace(b"Connection: keep-alive", b"Connection: close") + body)
+        ours.write(head.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n") + body)  # else it would keep us waiting
         gone = asyncio.create_task(reader.read(1))
         passing = asyncio.create_task(self._relay(theirs, writer, fault))
         try:

@@ -15,7 +15,7 @@ from tests.support import command, python
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ASK = """
 import sys
-from cgr.engines.hub import download
+from cgr.engines.llama.download import download
 from cgr.errors import CgrError
 try:
     print(download(sys.argv[1]))

@@ -88,7 +88,7 @@ def test_tags_from_the_models_own_files(template: str, tokens: list[str], tags: 
 
 
 def test_a_model_without_tags_is_told_apart() -> None:
-    with pytest.raises(NoThinkTags, match=r"plain\.gguf does not say how it thinks") as caught:
+    with pytest.raises(NoThinkTags, match=r"plain\.gguf has no think tags") as caught:
         need_tags(None, "plain.gguf")
     assert "--think-tags '<think>,</think>'" in caught.value.hint
     assert need_tags(TAGS, "plain.gguf") == TAGS

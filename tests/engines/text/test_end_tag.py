@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cgr.engines.text.end_tag import EndTag, Watch
+from cgr.engines.text.chat import EndTag, EndTagWatch
 
 ONE = EndTag("</think>", (99,))
 SEVERAL = EndTag("</think>", (60, 61, 62))
 
 
-def feed(watch: Watch, *texts: str) -> list[list[str]]:
+def feed(watch: EndTagWatch, *texts: str) -> list[list[str]]:
     """What each token sets free."""
     return [[text for _, text in watch.feed(number, piece)] for number, piece in enumerate(texts)]
 
 
 def test_a_tag_of_one_token_is_known_by_its_id() -> None:
-    watch = Watch(ONE)
+    watch = EndTagWatch(ONE)
     assert watch.feed(1, "a") == []
     assert watch.feed(2, "b") == [(1, "a")]
     assert not watch.found
@@ -31,14 +31,14 @@ def test_a_tag_of_one_token_is_known_by_its_id() -> None:
 
 def test_the_text_of_a_special_tag_is_not_the_tag() -> None:
     """A model may write about its own tags."""
-    watch = Watch(ONE)
+    watch = EndTagWatch(ONE)
     watch.feed(1, "</think>")
     assert not watch.found
 
 
 @pytest.mark.parametrize("tag", [ONE, SEVERAL])
 def test_the_last_token_is_held_until_the_stream_is_over(tag: EndTag) -> None:
-    watch = Watch(tag)
+    watch = EndTagWatch(tag)
     assert feed(watch, "a", "b") == [[], ["a"]]
     assert watch.flush(eos=False) == [(1, "b")]
     assert watch.held == []
@@ -46,7 +46,7 @@ def test_the_last_token_is_held_until_the_stream_is_over(tag: EndTag) -> None:
 
 @pytest.mark.parametrize("tag", [ONE, SEVERAL])
 def test_the_token_that_ended_the_turn_is_no_thinking(tag: EndTag) -> None:
-    watch = Watch(tag)
+    watch = EndTagWatch(tag)
     watch.feed(1, "a")
     watch.feed(7, "")
     assert watch.flush(eos=True) == []
@@ -68,7 +68,7 @@ SPREAD: list[tuple[str, list[str], list[str]]] = [
 
 @pytest.mark.parametrize(("texts", "thinking"), [row[1:] for row in SPREAD], ids=[row[0] for row in SPREAD])
 def test_a_tag_spread_over_tokens(texts: list[str], thinking: list[str]) -> None:
-    watch = Watch(SEVERAL)
+    watch = EndTagWatch(SEVERAL)
     freed = list(chain.from_iterable(feed(watch, *texts)))
     assert watch.found
     assert freed == thinking
@@ -76,7 +76,7 @@ def test_a_tag_spread_over_tokens(texts: list[str], thinking: list[str]) -> None
 
 
 def test_what_only_began_like_the_tag_is_set_free() -> None:
-    watch = Watch(SEVERAL)
+    watch = EndTagWatch(SEVERAL)
     assert feed(watch, "a", "</", "th", "at") == [[], ["a"], [], ["</", "th"]]
     assert not watch.found
     assert [text for _, text in watch.flush(eos=False)] == ["at"]
@@ -90,7 +90,7 @@ def test_whatever_the_tokens(before: list[str], after: list[str]) -> None:
     """Freed is a beginning of the stream: all of it without a tag, else as many whole tokens as end before the tag."""
     texts = [*before, "</thi", "nk>", *after] if len(before) % 2 else before
     joined = "".join(texts)
-    watch, freed = Watch(SEVERAL), []
+    watch, freed = EndTagWatch(SEVERAL), []
     for number, text in enumerate(texts):
         freed += watch.feed(number, text)
         if watch.found:
@@ -108,7 +108,7 @@ def test_whatever_the_tokens(before: list[str], after: list[str]) -> None:
 
 @given(st.lists(st.integers(0, 3), max_size=12))
 def test_whatever_the_ids(ids: list[int]) -> None:
-    watch, freed = Watch(EndTag("x", (3,))), []
+    watch, freed = EndTagWatch(EndTag("x", (3,))), []
     for token in ids:
         freed += watch.feed(token, "")
         if watch.found:

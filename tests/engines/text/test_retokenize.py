@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cgr.engines.llama.engine import LlamaEngine
 from cgr.engines.scripted import ScriptedEngine
-from cgr.engines.text.retokenize import MARGIN, Retelling, Telling
+from cgr.engines.text.retokenize import MARGIN, GrowingText, GrowingTokens
 
 Split = Callable[[str], list[str]]
 WORDS = ["So", "x", "Wait, let me check.", "864*8=6400+480", "7009", "naïve", "½", "😀", "check", "a" * 40, ".", "let me"]
@@ -71,7 +71,7 @@ def sayings(seed: int, count: int) -> list[str]:
 @given(seed=st.integers(0, 10**6))
 async def test_it_is_the_encoding_of_the_whole_text(split: Split, seed: int) -> None:
     engine = Splitting(split)
-    retelling, text = Retelling(engine), ""
+    retelling, text = GrowingTokens(engine), ""
     kept: tuple[int, ...] = ()
     for more in sayings(seed, 120):
         text += more
@@ -84,7 +84,7 @@ async def test_it_is_the_encoding_of_the_whole_text(split: Split, seed: int) -> 
 @pytest.mark.parametrize("split", [words, phrases, dummy, punctuation], ids=lambda split: split.__name__)
 async def test_the_beginning_is_not_read_again(split: Split) -> None:
     engine = Splitting(split)
-    retelling, text = Retelling(engine), ""
+    retelling, text = GrowingTokens(engine), ""
     rng = random.Random(0)
     for _ in range(200):
         more = "".join(f"{rng.choice(WORDS)} " for _ in range(40))
@@ -98,7 +98,7 @@ async def test_the_beginning_is_not_read_again(split: Split) -> None:
 @given(seed=st.integers(0, 10**6))
 async def test_on_a_real_tokenizer(loaded: object, seed: int) -> None:
     engine: LlamaEngine = loaded.engine  # type: ignore[attr-defined]
-    retelling, text = Retelling(engine), ""
+    retelling, text = GrowingTokens(engine), ""
     try:
         for more in sayings(seed, 60):
             text += more
@@ -111,7 +111,7 @@ async def test_on_a_real_tokenizer(loaded: object, seed: int) -> None:
 @given(st.text(max_size=60), st.lists(st.integers(0, 240), max_size=6))
 async def test_characters_are_told_whole(text: str, cuts: list[int]) -> None:
     data = text.encode("utf-8", errors="replace")
-    telling, told, places = Telling(Bytes((), lambda at, suffix: ())), "", sorted(min(cut, len(data)) for cut in cuts)
+    telling, told, places = GrowingText(Bytes((), lambda at, suffix: ())), "", sorted(min(cut, len(data)) for cut in cuts)
     for start, end in zip([0, *places], [*places, len(data)], strict=True):
         told += await telling.grow(list(data[start:end]))
         whole = data[:end].decode("utf-8", errors="replace")
@@ -121,6 +121,6 @@ async def test_characters_are_told_whole(text: str, cuts: list[int]) -> None:
 
 
 async def test_half_a_character_waits_for_the_other() -> None:
-    telling = Telling(Bytes((), lambda at, suffix: ()))
+    telling = GrowingText(Bytes((), lambda at, suffix: ()))
     data = "naïve 😀!".encode()
     assert [await telling.grow([byte]) for byte in data] == ["n", "a", "", "ï", "v", "e", " ", "", "", "", "😀", "!"]

@@ -241,7 +241,7 @@ def test_a_rules_name_brings_its_line_to_the_front(tab: Browser, reported: Path)
     assert shown(tab, "#frontier-name") == last
     assert tab.run("document.activeElement.textContent") == last
     assert tab.run("document.querySelectorAll('#rules-table [aria-pressed=true]').length") == 1
-    assert f"; {last} stands out." in tab.run("document.querySelector('#frontier svg').getAttribute('aria-label')")
+    assert f"; {last} is highlighted." in tab.run("document.querySelector('#frontier svg').getAttribute('aria-label')")
     assert tab.errors() == []
 
 

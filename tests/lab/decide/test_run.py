@@ -25,7 +25,7 @@ from cgr.lab.record.generate import agenerate
 from cgr.lab.record.probe import aprobe
 from cgr.lab.store import Store
 from cgr.lab.store.config import ProbeRequest
-from cgr.lab.store.needed_probes import asked_by, wishes_for
+from cgr.lab.store.needed_probes import requests_for, requests_of
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.probing import ProbeSpec
 from cgr.reason import Abstention
@@ -143,8 +143,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         await agenerate(folder, plan(asked(), budget=BUDGET, interval=INTERVAL, logprobs=True), ENGINE)
         with Store.open(folder) as store:
             config = store.config
-        wishes = wishes_for(["cgr", "all"], config)
-        more = [wish for rule in RULES for wish in asked_by(rule)]
+        wishes = requests_for(["cgr", "all"], config)
+        more = [wish for rule in RULES for wish in requests_of(rule)]
         for wish in (*wishes, *more):
             await aprobe(folder, wish, ENGINE)
 
@@ -220,11 +220,11 @@ def test_each_set_is_made_once_and_named_by_what_it_is(run: Path) -> None:
         names = store.probe_sets()
         config = store.config
     assert {"default", "wait", "wait-text", "every-4-text", "paragraph-entropy", "paragraph", "start"} <= names.keys()
-    shared = wishes_for(["cgr", "answer-consistency", "puma-verify", "conformal"], config)
+    shared = requests_for(["cgr", "answer-consistency", "puma-verify", "conformal"], config)
     assert len(shared) == 1
-    assert wishes_for(["fixed-budget", "deepconf", "budget-forcing", "cgr-forced"], config) == []
+    assert requests_for(["fixed-budget", "deepconf", "budget-forcing", "cgr-forced"], config) == []
     with pytest.raises(UnknownName, match="no rule called 'dear'"):
-        wishes_for(["dear"], config)
+        requests_for(["dear"], config)
 
 
 @pytest.fixture
@@ -288,7 +288,7 @@ def test_a_threshold_that_costs_too_much_is_not_chosen(run: Path) -> None:
 
 @pytest.fixture
 def unfinished(bare: Path) -> Path:
-    asyncio.run(aprobe(bare, asked_by(Deer())[0], ENGINE))
+    asyncio.run(aprobe(bare, requests_of(Deer())[0], ENGINE))
     with Store.open(bare, write=True) as store:
         store._db.execute("DELETE FROM probes")
         store._db.execute("DELETE FROM probings WHERE trace = 1 AND probe_set = 2")

@@ -83,8 +83,8 @@ def test_the_worked_example(tmp_path: Path) -> None:
     assert traces["c", 1].probes == ()
 
 
-def test_a_certainty_alone_stands_for_the_probabilities_of_a_final_answer(tmp_path: Path) -> None:
-    """So that a replay, which aggregates them anew, comes to the same."""
+def test_certainty_replaces_missing_probabilities_of_a_final_answer(tmp_path: Path) -> None:
+    """A replay aggregates the probabilities again and must give the same certainty."""
     with imported(tmp_path, SIX[5] | {"seed": 0}, SIX[5] | {"final_probabilities": [0.9, 0.95]}) as store:
         bare, full = store.recorded()
     assert (bare.final.probabilities, bare.final.decoded) == ((0.9,), 0)
@@ -109,7 +109,7 @@ def test_the_format_is_guessed_for_the_whole_file(tmp_path: Path, golds: list[st
         assert {question.format for question in store.questions()} == {format}
 
 
-def test_numbers_for_answers_blank_lines_marks_and_strange_separators(tmp_path: Path) -> None:
+def test_unusual_but_valid_lines_are_accepted(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     odd = line("a", 0, None, 900, ("7", 0.5)) | {"gold": 7, "question": "Find\u2028x", "final_answer": 7}
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps(odd, ensure_ascii=False).encode() + b"\r\n\r\n\n")
@@ -245,7 +245,7 @@ def test_thinking_can_be_left_out(tmp_path: Path) -> None:
     assert told["written"] == "so 7"
 
 
-def test_a_run_that_was_never_probed_goes_out_and_comes_back_so(tmp_path: Path) -> None:
+def test_a_run_without_probes_can_be_exported_and_imported(tmp_path: Path) -> None:
     with Store.create(tmp_path / "run", CONFIG) as store:
         store.add_questions(QUESTIONS)
         store.add_trace(trace())
@@ -300,9 +300,7 @@ def but(**changes: Any) -> Callable[[Line], Line]:
         (but(run={"budget": 4000}), "run differs from the first line"),
     ],
 )
-def test_a_mistake_is_named_with_its_line_and_nothing_is_made(
-    tmp_path: Path, spoil: Callable[[Line], Line], said: str
-) -> None:
+def test_an_error_names_the_line_and_no_run_is_created(tmp_path: Path, spoil: Callable[[Line], Line], said: str) -> None:
     path = written(tmp_path / "in.jsonl", SIX[1], SIX[3], spoil(SIX[0]))
     with pytest.raises(UsageError) as refused:
         import_run(path, tmp_path / "run")
@@ -324,13 +322,13 @@ def test_a_mistake_is_named_with_its_line_and_nothing_is_made(
         (b"\xff\xfe\n", "line 1: this is not JSON"),
     ],
 )
-def test_what_is_not_a_file_of_traces_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
+def test_files_without_traces_are_refused(tmp_path: Path, content: bytes, said: str) -> None:
     (tmp_path / "in.jsonl").write_bytes(content)
     with pytest.raises(UsageError, match=said):
         import_run(tmp_path / "in.jsonl", tmp_path / "run")
 
 
-def test_a_probe_that_is_missing_on_the_grid_is_refused_unless_there_is_no_grid(tmp_path: Path) -> None:
+def test_a_missing_probe_is_refused_unless_positions_are_irregular(tmp_path: Path) -> None:
     gap = SIX[0] | {"probes": [SIX[0]["probes"][0], SIX[0]["probes"][2]]}
     path = written(tmp_path / "in.jsonl", SIX[1], gap)
     with pytest.raises(UsageError, match="line 2 has no probe at 2000, but the probes have an interval of 1000"):
@@ -340,7 +338,7 @@ def test_a_probe_that_is_missing_on_the_grid_is_refused_unless_there_is_no_grid(
     assert (came.probes, came.interval) == (5, 0)
 
 
-def test_files_and_runs_that_are_not_there_or_are(tmp_path: Path) -> None:
+def test_missing_files_and_existing_runs_are_errors(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         import_run(tmp_path / "none.jsonl", tmp_path / "run")
     with pytest.raises(NotARun):

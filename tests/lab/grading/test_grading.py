@@ -45,14 +45,14 @@ def test_integers_are_compared_exactly(answer: str, gold: str, right: bool) -> N
     "answer",
     ["", " ", "25.0", "25.", "1,000", "336^\\circ", "\\text{25}", "$25$", "2 5", "２５", "²", "1_0", "0x19", "+", "x"],
 )
-def test_what_is_not_an_integer_is_invalid_and_wrong(answer: str) -> None:
+def test_an_answer_that_is_not_an_integer_is_invalid_and_wrong(answer: str) -> None:
     assert not is_valid(answer, "integer")
     assert not any(is_right(answer, gold, "integer") for gold in ("25", "1000", "336", "2", "10", "0"))
 
 
 @settings(deadline=None)
 @given(st.integers(-2000, 2000), st.integers(-2000, 2000), st.integers(0, 4))
-def test_integers_are_right_if_they_are_the_same_number(left: int, right: int, zeros: int) -> None:
+def test_equal_integers_are_correct(left: int, right: int, zeros: int) -> None:
     written = f"{'-' if left < 0 else ''}{'0' * zeros}{abs(left)}"
     assert is_right(written, str(right), "integer") is (left == right)
 
@@ -91,13 +91,13 @@ def test_integers_are_right_if_they_are_the_same_number(left: int, right: int, z
         ("3\\sqrt{2", "3", False),
     ],
 )
-def test_numbers_are_compared_as_numbers(answer: str, gold: str, right: bool) -> None:
+def test_numbers_are_compared_by_value(answer: str, gold: str, right: bool) -> None:
     assert is_right(answer, gold, "number") is right
 
 
 @settings(deadline=None)
 @given(st.fractions(), st.fractions())
-def test_ratios_are_right_if_they_are_the_same_number(left: Fraction, right: Fraction) -> None:
+def test_equal_fractions_are_correct(left: Fraction, right: Fraction) -> None:
     assert is_right(str(left), str(right), "number") is (left == right)
     assert is_right(str(left), str(left), "number")
 
@@ -162,19 +162,19 @@ def test_choices_are_letters(answer: str, letter: str | None) -> None:
         ("}{", "5", False),
     ],
 )
-def test_mathematics_is_compared_as_mathematics(answer: str, gold: str, right: bool) -> None:
+def test_mathematical_answers_are_compared_by_meaning(answer: str, gold: str, right: bool) -> None:
     assert is_right(answer, gold, "math") is right
 
 
 @settings(deadline=None)
 @given(st.text(alphabet="0123456789.,%/-+ABab(){}\\ \u2028²", max_size=8), st.sampled_from(["integer", "choice"]))
-def test_what_is_right_is_valid(answer: str, format: AnswerFormat) -> None:
+def test_a_correct_answer_is_valid(answer: str, format: AnswerFormat) -> None:
     gold = "B" if format == "choice" else "12"
     assert is_valid(answer, format) or not is_right(answer, gold, format)
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_nothing_is_never_right(format: AnswerFormat) -> None:
+def test_an_empty_answer_is_never_correct(format: AnswerFormat) -> None:
     gold = "A" if format == "choice" else "7"
     assert not is_valid("  ", format)
     assert not is_right("  ", gold, format)
@@ -184,14 +184,14 @@ def test_nothing_is_never_right(format: AnswerFormat) -> None:
     ("gold", "format"),
     [("x", "integer"), ("2.5", "integer"), ("50%", "integer"), ("x", "number"), ("AB", "choice"), ("", "math")],
 )
-def test_a_gold_that_its_format_cannot_have_is_an_error(gold: str, format: AnswerFormat) -> None:
+def test_a_gold_that_does_not_match_its_format_is_an_error(gold: str, format: AnswerFormat) -> None:
     assert clean_gold(gold, format) is None
     with pytest.raises(UsageError) as caught:
         is_right("7", gold, format)
     assert "integer, number, choice, math" in caught.value.hint
 
 
-def test_many_are_checked_in_order_and_each_once() -> None:
+def test_check_many_keeps_the_order_and_checks_each_pair_once() -> None:
     grading._same_by_math_verify.cache_clear()
     pairs: list[tuple[str, str, AnswerFormat]] = [("b+a", "a+b", "math"), ("7", "8", "integer"), ("b+a", "a+b", "math")]
     assert check_many(iter(pairs * 10)) == [True, False, True] * 10
@@ -217,7 +217,7 @@ def test_the_worker_ends_with_its_parent() -> None:
         os.kill(int(done.stdout), 0)
 
 
-def test_importing_it_imports_no_mathematics() -> None:
+def test_importing_grading_does_not_import_sympy() -> None:
     script = "import sys, cgr.lab.grading; print([name for name in ('sympy', 'math_verify') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -14,12 +14,12 @@ from cgr.lab.output.style import SavedFigure
 @pytest.mark.parametrize(
     ("value", "text"), [(0, "0"), (950, "950"), (1000, "1k"), (12_500, "12.5k"), (999_499, "999k"), (3_380_578, "3.38M")]
 )
-def test_tokens_in_short(value: float, text: str) -> None:
+def test_short_token_counts(value: float, text: str) -> None:
     assert style.tokens(value) == text
 
 
 @given(st.lists(st.floats(0, 100), max_size=8).map(sorted), st.floats(0.1, 20))
-def test_labels_are_moved_apart_but_not_without_need(values: list[float], gap: float) -> None:
+def test_labels_are_moved_apart_only_if_they_overlap(values: list[float], gap: float) -> None:
     places = style.spread_out(values, gap)
     assert all(later - earlier >= gap - 1e-9 for earlier, later in pairwise(places))
     assert sum(places) == pytest.approx(sum(values), abs=1e-6)

@@ -11,7 +11,7 @@ HEADS = (Head("rule", "Rule"), Head("share", "Share", ".1f", 100, "%"), Head("ci
 TABLE = Table("rules", "All rules", HEADS, (("cgr", 0.125, (0.1, 0.15)), ("answer-consistency", None, None)))
 
 
-def test_names_cannot_break_a_table() -> None:
+def test_names_are_escaped_in_tables() -> None:
     table = Table("t", "50% of_all", (Head("a", "A|B"), Head("n", "N & M", ".1f")), (("x|y_z\\", None),))
     assert "| x\\|y_z\\ | – |" in table.markdown()
     assert r"x|y\_z\textbackslash{} & -- \\" in table.latex()
@@ -23,7 +23,7 @@ def test_names_cannot_break_a_table() -> None:
     ("value", "text"),
     [(0.001, "0.00"), (-0.001, "0.00"), (-1.5, "−1.50"), (2, "+2.00"), (None, "–"), ((-1, 1), "[−1.00, +1.00]")],
 )
-def test_numbers_as_they_are_written(value: Any, text: str) -> None:
+def test_formatted_numbers(value: Any, text: str) -> None:
     assert Head("d", "Diff.", "+.2f").text(value) == text
 
 

@@ -1,4 +1,4 @@
-"""Every problem here was made up for these tests, in the shape of the set it stands for."""
+"""Question sources. The problems are invented; their fields are those of the real data sets."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_gpqa_without_a_choice_is_refused_by_line(tmp_path: Path) -> None:
     assert error.message == "a.jsonl, line 2: the field 'Incorrect Answer 2' is missing or empty."
 
 
-def test_a_local_copy_may_call_its_fields_otherwise_but_keeps_the_format(tmp_path: Path) -> None:
+def test_a_local_copy_may_have_other_field_names(tmp_path: Path) -> None:
     source = f"gsm8k:{jsonl(tmp_path / 'a.jsonl', [{'id': 'one', 'problem': 'What is 1 + 2?', 'answer': '3'}])}"
     assert load_questions(source) == (Question("one", "What is 1 + 2?", "3", "number"),)
 
@@ -165,7 +165,7 @@ def test_a_local_copy_may_call_its_fields_otherwise_but_keeps_the_format(tmp_pat
         ({"id": 1, "problem": " ", "answer": 5}, "the question ('problem') is missing or empty"),
     ],
 )
-def test_a_named_set_refuses_what_it_cannot_hold(tmp_path: Path, row: dict[str, Any], message: str) -> None:
+def test_a_named_set_refuses_invalid_rows(tmp_path: Path, row: dict[str, Any], message: str) -> None:
     error = refusal(f"aime2025:{jsonl(tmp_path / 'a.jsonl', [{'id': 0, 'problem': 'Find 1.', 'answer': '1'}, row])}")
     assert error.message.startswith(f"a.jsonl, line 2: {message}")
 
@@ -190,7 +190,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("cache")
-def test_rows_come_through_the_datasets_library(tmp_path: Path) -> None:
+def test_rows_are_read_by_the_datasets_library(tmp_path: Path) -> None:
     folder = tmp_path / "set"
     folder.mkdir()
     jsonl(folder / "test.jsonl", GSM8K)
@@ -200,14 +200,14 @@ def test_rows_come_through_the_datasets_library(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("cache")
-def test_a_set_that_cannot_be_had_is_refused_with_a_way_out(tmp_path: Path) -> None:
+def test_a_set_that_cannot_be_loaded_is_refused_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         hub.fetch(replace(SOURCES["gpqa"], repo=str(tmp_path / "nothing"), config=None))
     assert "gpqa:FILE" in caught.value.hint
 
 
 @pytest.mark.usefixtures("cache")
-def test_a_split_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_split_is_refused(tmp_path: Path) -> None:
     jsonl(tmp_path / "test.jsonl", AIME)
     with pytest.raises(UsageError, match="cannot be loaded"):
         hub.fetch(replace(SOURCES["aime2024"], repo=str(tmp_path)))
@@ -257,7 +257,7 @@ def test_fields_are_guessed(tmp_path: Path, row: dict[str, Any], question: Quest
         (["1", "\\sqrt{2}"], "math"),
     ],
 )
-def test_the_format_is_the_narrowest_that_holds_every_gold(tmp_path: Path, golds: list[str], format: str) -> None:
+def test_the_format_is_the_narrowest_that_fits_every_gold(tmp_path: Path, golds: list[str], format: str) -> None:
     path = str(jsonl(tmp_path / "my.jsonl", [{"question": "P?", "answer": gold} for gold in golds]))
     assert {question.format for question in load_questions(path)} == {format}
     assert {question.format for question in load_questions(path, limit=1)} == {format}
@@ -274,13 +274,13 @@ def test_fields_and_format_can_be_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "hint"), [({"text": "qestion"}, "Did you mean 'question'?"), ({"golden": "answer"}, "Did you mean 'gold'?")]
 )
-def test_a_field_that_is_not_there_is_refused(tmp_path: Path, fields: Mapping[str, str], hint: str) -> None:
+def test_an_unknown_field_is_refused(tmp_path: Path, fields: Mapping[str, str], hint: str) -> None:
     error = refusal(write(tmp_path, '{"question": "P?", "answer": 1}'), fields=fields)
     assert isinstance(error, UnknownName)
     assert hint in error.hint
 
 
-def test_one_content_is_the_same_from_every_kind_of_file(tmp_path: Path) -> None:
+def test_every_file_type_gives_the_same_questions(tmp_path: Path) -> None:
     rows = [
         {"id": "a", "question": 'He said: "one,\ntwo".\u2028What?', "answer": "12"},
         {"id": "b", "question": "Zwölf\x85?\x0b\x1c", "answer": "025"},
@@ -385,7 +385,7 @@ def test_a_number_in_a_file_keeps_every_digit(tmp_path: Path) -> None:
     assert [question.gold for question in load_questions(path)] == ["0.1000000000000000000001", "1000"]
 
 
-# What is not a source
+# Unknown sources
 
 
 def test_an_unknown_name_suggests_the_nearest() -> None:
@@ -395,7 +395,7 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
     assert all(name in error.hint for name in NAMES)
 
 
-def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
+def test_unusable_paths_are_refused(tmp_path: Path) -> None:
     assert "is a folder" in refusal(str(tmp_path)).message
     assert "There is no file" in refusal(str(tmp_path / "nothing.jsonl")).message
     assert "There is no file" in refusal("nothing.txt").message
@@ -403,7 +403,7 @@ def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
     assert "There is no file" in refusal(f"gsm8k:{tmp_path / 'nothing.jsonl'}").message
 
 
-def test_a_limit_takes_the_first(tmp_path: Path) -> None:
+def test_a_limit_selects_the_first_questions(tmp_path: Path) -> None:
     path = str(jsonl(tmp_path / "my.jsonl", AIME))
     assert load_questions(path, limit=2) == load_questions(path)[:2]
     assert len(load_questions(path, limit=99)) == 3
@@ -413,7 +413,7 @@ def test_a_limit_takes_the_first(tmp_path: Path) -> None:
 # Arithmetic
 
 
-def test_arithmetic_is_seeded_and_unseen() -> None:
+def test_arithmetic_problems_depend_on_the_seed_and_are_not_in_the_training_data() -> None:
     questions = load_questions("arithmetic")
     assert len(questions) == 30
     assert len({question.id for question in questions}) == len({question.text for question in questions}) == 30
@@ -423,13 +423,13 @@ def test_arithmetic_is_seeded_and_unseen() -> None:
     assert len(load_questions("arithmetic", limit=40)) == 40
 
 
-def test_another_seed_makes_other_arithmetic_with_other_ids() -> None:
+def test_another_seed_gives_other_arithmetic_problems() -> None:
     first, second = load_questions("arithmetic", seed=1), load_questions("arithmetic", seed=2)
     assert not {question.id for question in first} & {question.id for question in second}
     assert [question.text for question in first] != [question.text for question in second]
 
 
-def test_importing_it_imports_nothing_large() -> None:
+def test_importing_questions_imports_no_large_package() -> None:
     script = (
         "import sys, cgr.lab.questions; print([n for n in ('datasets', 'pyarrow', 'numpy', 'sympy') if n in sys.modules])"
     )

@@ -1,20 +1,14 @@
-"""`cgr demo` from its first key to Ctrl-C, on to the end, and once more for nothing; and the lines that it shows."""
+"""`cgr demo`: interrupted, continued, repeated without work; and its output."""
 
 from __future__ import annotations
 
 import json
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from cgr.lab.decide.columns import Columns
-from cgr.lab.report import numbers
-from cgr.lab.report.result import Report
-from cgr.lab.report.terminal import Headline, headline_lines, headlines, main_figure
 from tests.cli.test_lab import count, stopped_midway
-from tests.lab.runs import plausible
 from tests.support import command
 
 SMALL = ("--questions", "14", "--seeds", "1", "--budget", "96")  # more than think at once: Ctrl-C comes midway
@@ -22,7 +16,7 @@ SMALL = ("--questions", "14", "--seeds", "1", "--budget", "96")  # more than thi
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A demo that was interrupted and then finished, and what it said in the end."""
+    """A demo that was interrupted and then finished, and its last output."""
     folder = tmp_path_factory.mktemp("runs") / "demo"
     code, said = stopped_midway(folder, signal.SIGINT, "demo", *SMALL)
     assert code == 130
@@ -51,7 +45,7 @@ def test_the_demo_shows_a_table_a_picture_and_a_page(demo: tuple[Path, str]) -> 
     assert (folder / "report" / "index.html").is_file()
 
 
-def test_the_second_call_makes_nothing_anew_and_loads_no_model(demo: tuple[Path, str]) -> None:
+def test_a_second_call_makes_nothing_and_loads_no_model(demo: tuple[Path, str]) -> None:
     folder, first = demo
     before = times(folder)
     done = command("demo", *SMALL, "--out", str(folder), env={"PYTHONPROFILEIMPORTTIME": "1"})
@@ -86,59 +80,10 @@ def test_another_budget_into_the_same_folder_is_refused(demo: tuple[Path, str]) 
     ("arguments", "said"),
     [(("--questions", "0"), "limit cannot be 0."), (("--seeds", "0"), "seeds cannot be 0."), (("--seeds", "x"), "'x'")],
 )
-def test_nonsense_is_refused(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_invalid_demo_options_are_refused(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
     done = command("demo", *arguments, "--out", str(tmp_path / "run"))
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
     assert said in done.stderr
     assert "hint:" in done.stderr
     assert not (tmp_path / "run").exists()
-
-
-# The lines
-
-
-@pytest.fixture(scope="module")
-def report() -> Report:
-    return numbers.report(Columns.of(*plausible()))
-
-
-def test_a_headline_says_what_the_report_says(report: Report) -> None:
-    base, *rest = headlines(report)
-    assert (base.threshold, base.accuracy, base.saved_tokens) == (None, report.baseline.accuracy, None)
-    for row, said in zip(report.thresholds, rest, strict=True):
-        saved = report.saved(row.threshold)
-        grade = next(one for one in report.grade if (one.threshold, one.penalty) == (row.threshold, 1))
-        assert (said.threshold, said.accuracy, said.diff_points) == (row.threshold, row.accuracy, row.diff_points)
-        assert (said.saved_tokens, said.saved_share) == (saved.total, saved.share)
-        assert (said.net_tokens, said.net_share) == (saved.net_total, saved.net_share)
-        assert (said.grade, base.grade, said.penalty) == (grade.final, grade.baseline, 1)
-        assert row.ci95 is not None
-        assert said.ci95_points == pytest.approx([100 * end / report.questions for end in row.ci95])
-
-
-def test_without_a_penalty_of_one_the_largest_is_shown(report: Report) -> None:
-    less = replace(report, grade=tuple(row for row in report.grade if row.penalty < 1))
-    assert {row.penalty for row in headlines(less)} == {0.5}
-    assert "Grade p=0.5" in headline_lines(headlines(less))[0]
-    assert {row.grade for row in headlines(replace(report, grade=()))} == {None}
-
-
-def test_the_table_fits_a_terminal_and_lines_up(report: Report) -> None:
-    head, *rows = lines = headline_lines(headlines(report))
-    assert max(map(len, lines)) <= 80
-    assert len({len(line) for line in (head, *rows)}) == 1
-    assert head.split() == ["Accuracy", "Diff.", "95%", "interval", "Saved", "Net", "Grade", "p=1"]
-
-
-def test_numbers_that_a_run_cannot_give_are_dashes() -> None:
-    rows = (Headline(None, None), Headline(0.99, None, None, None, 10, 0.1, 5, 0.05))
-    assert headline_lines(rows)[2].split() == ["CGR", "0.99", "–", "–", "–", "10.0%", "5.0%", "–"]
-
-
-def test_the_picture_is_the_best_that_there_is(tmp_path: Path) -> None:
-    (tmp_path / "figures").mkdir()
-    assert main_figure(tmp_path) is None
-    for name in ("tokens_used", "accuracy_against_tokens"):
-        (tmp_path / "figures" / f"{name}.png").touch()
-        assert main_figure(tmp_path) == tmp_path / "figures" / f"{name}.png"

@@ -12,7 +12,7 @@ import pytest
 from cgr.lab.recipes.forecast import forecast
 from cgr.lab.recipes.recipe import ExtraProbes, read_recipe
 from cgr.lab.recipes.run import Experiment
-from cgr.lab.record.progress import Progress
+from cgr.lab.record.jobs import Progress
 from cgr.lab.store import Store
 from cgr.lab.store.config import OtherConfiguration
 from tests.lab.recipes.recipes import FOLDER, MODELS, cgr
@@ -55,7 +55,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["ablations", *(f"ablations-{name}" for name in MODELS)])
-def test_the_recipes_ask_for_every_ablation(name: str) -> None:
+def test_the_ablation_recipes_record_every_ablation(name: str) -> None:
     recipe = read_recipe(FOLDER / f"{name}.toml")
     assert recipe.ablations
     assert recipe.forced
@@ -78,7 +78,7 @@ def test_the_recipes_ask_for_every_ablation(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_papers_traces_are_those_of_its_recipe(name: str) -> None:
+def test_the_ablation_recipes_of_the_paper_have_the_same_traces(name: str) -> None:
     ablated = read_recipe(FOLDER / f"ablations-{name}.toml")
     own = read_recipe(FOLDER / f"{name}.toml")
     same = replace(ablated, name=own.name, about=own.about, ablations=False, further_probes=(), forced=False)
@@ -104,7 +104,7 @@ def test_the_papers_traces_are_those_of_its_recipe(name: str) -> None:
         ("forced = 3", "forced must be true or false, not 3.", "forced = true"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(text: str, said: str, hint: str, tmp_path: Path) -> None:
+def test_invalid_further_probes_are_refused_by_name(text: str, said: str, hint: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"
     path.write_text(f'questions = "arithmetic"\n{text}\n')
     code, out, err = cgr("run", path, "--dry-run")
@@ -114,7 +114,7 @@ def test_what_cannot_be_is_refused_by_name(text: str, said: str, hint: str, tmp_
     assert hint in advice
 
 
-def test_with_another_model_what_is_on_a_server_is_dropped() -> None:
+def test_probe_sets_on_a_server_are_dropped_with_another_model() -> None:
     recipe = read_recipe(FOLDER / "ablations-phi-4-reasoning-plus.toml")
     assert "prober" not in {one.name for one in recipe.with_model("embedded").further_probes}
 
@@ -146,7 +146,7 @@ def test_every_set_is_recorded_and_the_ablations_are_made(made: tuple[Path, dict
     assert (stored["threshold"], stored["run"]["name"]) == (0.9, "run")
 
 
-def test_the_second_time_no_model_is_loaded(small: Path, made: tuple[Path, dict[str, object]]) -> None:
+def test_a_second_call_loads_no_model(small: Path, made: tuple[Path, dict[str, object]]) -> None:
     folder, _ = made
     before = os.stat(folder / "run.sqlite").st_mtime_ns
     done = command("run", str(small), "--out", str(folder), "--json", env={"PYTHONPROFILEIMPORTTIME": "1"})
@@ -155,7 +155,9 @@ def test_the_second_time_no_model_is_loaded(small: Path, made: tuple[Path, dict[
     assert "xllamacpp" not in done.stderr
 
 
-def test_a_set_of_that_name_that_was_made_otherwise_is_refused(small: Path, made: tuple[Path, dict[str, object]]) -> None:
+def test_a_set_with_the_same_name_and_another_configuration_is_refused(
+    small: Path, made: tuple[Path, dict[str, object]]
+) -> None:
     folder, _ = made
     other = replace(read_recipe(small), further_probes=(ExtraProbes(name="closed", close_think="never"),))
     with pytest.raises(OtherConfiguration, match="close think is 'always' there and 'never' here"):

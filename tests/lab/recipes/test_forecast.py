@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from cgr.engines.open import describe_file
 from cgr.lab.questions import SOURCES
-from cgr.lab.recipes.forecast import described, duration, forecast, in_lines
+from cgr.lab.recipes.forecast import duration, forecast, in_lines
 from cgr.lab.recipes.recipe import Recipe, read_recipe
 from tests.lab.recipes.recipes import FILES, FOLDER, MODELS, cgr, modules_of
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_plan_of_the_paper(name: str) -> None:
+def test_the_forecast_of_the_paper(name: str) -> None:
     code, out, err = cgr("run", FOLDER / f"{name}.toml", "--dry-run", "--json")
     assert (code, err) == (0, "")
     plan = json.loads(out)
@@ -31,7 +32,7 @@ def test_the_plan_of_the_paper(name: str) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
-def test_the_plan_as_a_table(path: Path) -> None:
+def test_the_forecast_as_a_table(path: Path) -> None:
     code, out, err = cgr("run", path, "--dry-run")
     assert (code, err) == (0, "")
     plan = forecast(read_recipe(path))
@@ -43,7 +44,7 @@ def test_the_plan_as_a_table(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["embedded", "phi-4-reasoning-plus"])
-def test_a_plan_loads_no_model_and_no_data_set(name: str, tmp_path: Path) -> None:
+def test_a_forecast_loads_no_model_and_no_data_set(name: str, tmp_path: Path) -> None:
     out = tmp_path / "run"
     modules = modules_of("run", str(FOLDER / f"{name}.toml"), "--dry-run", "--out", str(out))
     assert "cgr.lab.recipes.forecast" in modules
@@ -51,7 +52,7 @@ def test_a_plan_loads_no_model_and_no_data_set(name: str, tmp_path: Path) -> Non
     assert not out.exists()
 
 
-def test_a_plan_by_hand() -> None:
+def test_a_forecast_computed_by_hand() -> None:
     recipe = Recipe(
         name="x", questions="arithmetic", limit=5, seeds=3, budget=100, interval=30, written_tokens=0, tokens_per_second=10
     )
@@ -66,12 +67,12 @@ def test_a_plan_by_hand() -> None:
 
 
 @pytest.mark.parametrize(("budget", "interval", "probes"), [(96, 32, 2), (97, 32, 3), (32, 32, 0), (10, 32, 0)])
-def test_probes_lie_below_the_budget(budget: int, interval: int, probes: int) -> None:
+def test_forecast_probes_are_below_the_budget(budget: int, interval: int, probes: int) -> None:
     recipe = Recipe(name="x", questions="arithmetic", limit=1, seeds=1, budget=budget, interval=interval)
     assert forecast(recipe).probes == probes
 
 
-def test_the_plan_of_a_file_of_ones_own(tmp_path: Path) -> None:
+def test_the_forecast_of_a_local_file(tmp_path: Path) -> None:
     path = tmp_path / "mine.jsonl"
     path.write_text('{"q": "What is 1/2 + 1/3?", "a": "\\\\frac{5}{6}"}\n{"q": "And 1/4 + 1/4?", "a": "\\\\frac{1}{2}"}\n')
     recipe = Recipe(
@@ -81,9 +82,9 @@ def test_the_plan_of_a_file_of_ones_own(tmp_path: Path) -> None:
     assert (plan.questions, plan.probes, plan.probe_tokens) == (2, 2, 2 * 32)
 
 
-def test_what_is_left_open_is_the_models_own_or_the_papers() -> None:
+def test_defaults_are_those_of_the_model_or_the_paper() -> None:
     embedded = forecast(Recipe(name="x", questions="arithmetic"))
-    own = described("embedded")
+    own = describe_file("embedded")
     assert (embedded.budget, embedded.interval, embedded.questions, embedded.seeds) == (own.budget, own.interval, 30, 64)
     unseen = forecast(Recipe(name="x", questions="math500", model="ORG/NAME"))
     assert (unseen.budget, unseen.interval, unseen.questions) == (32_000, 1000, 500)
@@ -106,7 +107,7 @@ def test_a_data_set_of_unknown_size(monkeypatch: pytest.MonkeyPatch) -> None:
     assert forecast(replace(recipe, limit=5)).traces == 10
 
 
-def test_options_change_the_plan() -> None:
+def test_options_change_the_forecast() -> None:
     path = FOLDER / "phi-4-reasoning-plus.toml"
     more = ("--model", "embedded", "--seeds", "2", "--limit", "3", "--tokens-per-second", "640", "--out", "there")
     changed = ("run", path, "--dry-run", "--json", *more)

@@ -1,4 +1,4 @@
-"""Recipes: those of the paper as it has them, what is refused, and the embedded one really carried out."""
+"""Recipes: the values of the paper, refused files, and the embedded recipe run to its end."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from cgr.engines.base import Capabilities, ModelInfo
-from cgr.lab.recipes.forecast import described, forecast
+from cgr.engines.open import describe_file
+from cgr.lab.recipes.forecast import forecast
 from cgr.lab.recipes.recipe import Recipe, read_recipe
 from cgr.lab.recipes.run import Experiment
-from cgr.lab.record.progress import Progress
+from cgr.lab.record.jobs import Progress
 from cgr.lab.store import Store
 from cgr.lab.store.config import Asking, OtherConfiguration, ProbeSet
 from cgr.lab.store.recorded import RecordedTrace
@@ -22,7 +23,7 @@ from cgr.records import Probe
 from tests.lab.recipes.recipes import FILES, FOLDER, MODELS, cgr, modules_of
 from tests.support import command
 
-# Those that come with cgr
+# The recipes of the repository
 
 
 def test_the_recipes_are_the_papers_three_and_the_embedded_one() -> None:
@@ -31,7 +32,7 @@ def test_the_recipes_are_the_papers_three_and_the_embedded_one() -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_recipe_of_the_paper_says_what_the_paper_says(name: str) -> None:
+def test_a_recipe_of_the_paper_has_the_values_of_the_paper(name: str) -> None:
     recipe = read_recipe(FOLDER / f"{name}.toml")
     assert (recipe.model, recipe.questions, recipe.limit, recipe.seeds) == (MODELS[name], "aime2025", None, 64)
     assert (recipe.budget, recipe.interval, recipe.temperature, recipe.top_p) == (32_000, 1000, 0.6, 1.0)
@@ -60,7 +61,7 @@ def test_the_server_has_room_for_the_budget() -> None:
 
 
 def test_the_embedded_recipe_has_the_models_own_budget_and_interval() -> None:
-    recipe, info = read_recipe(FOLDER / "embedded.toml"), described("embedded")
+    recipe, info = read_recipe(FOLDER / "embedded.toml"), describe_file("embedded")
     assert (recipe.model, recipe.budget, recipe.interval) == ("embedded", info.budget, info.interval)
     assert (recipe.base_url, recipe.server) == (None, None)
 
@@ -71,7 +72,7 @@ def test_every_key_is_documented() -> None:
     assert documented == {field.name for field in fields(Recipe)} - {"name"}
 
 
-# What is refused
+# Refused files
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,7 @@ def test_every_key_is_documented() -> None:
         ('questions = "arithmetic"\ntemperature = nan', "PATH: A temperature of nan is not possible.", "0 or more"),
         ('questions = "arithmetic"\nlogprobs = 1', "logprobs must be true or false, not 1.", "logprobs = true"),
         ("questions = 3", "questions must be text in quotes, not 3.", 'questions = "..."'),
-        ('questions = "arithmetic"\n[fields]\ngold = 3', "fields.gold must be a table of names", '{ gold = "answer" }'),
+        ('questions = "arithmetic"\n[fields]\ngold = 3', "fields must be a table of names", '{ gold = "answer" }'),
         ('questions = "arithmetic"\n[model]\nname = "x"', "model must be text in quotes", 'model = "..."'),
         (
             'questions = "arithmetic"\nprobe = "before"',
@@ -131,7 +132,7 @@ def test_a_bad_recipe_is_refused_by_name(text: str, said: str, hint: str, dry: b
     assert not (tmp_path / "run").exists()
 
 
-def test_files_that_are_no_recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_are_not_recipes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert cgr("run", "nothing.toml")[::2] == (
         2,
@@ -152,8 +153,8 @@ def test_files_that_are_no_recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_server_that_is_not_there_is_said_before_anything_is_made(name: str, tmp_path: Path) -> None:
-    """The paper's recipes on other questions, since theirs are on the hub."""
+def test_an_unreachable_server_is_reported_before_a_run_is_created(name: str, tmp_path: Path) -> None:
+    """The paper's recipes with other questions, because theirs are on the hub."""
     path = tmp_path / f"{name}.toml"
     text = (FOLDER / f"{name}.toml").read_text().replace("localhost:8000", "127.0.0.1:9")
     path.write_text(text.replace('questions = "aime2025"', 'questions = "arithmetic"'))
@@ -172,12 +173,12 @@ def test_another_model_needs_no_server() -> None:
     assert (recipe.budget, recipe.seeds) == (32_000, 64)
 
 
-def test_a_speed_without_a_plan_is_refused() -> None:
+def test_a_speed_without_a_dry_run_is_refused() -> None:
     code, _, err = cgr("run", FOLDER / "embedded.toml", "--tokens-per-second", "5")
-    assert (code, err.splitlines()[0]) == (2, "error: --tokens-per-second is for the plan.")
+    assert (code, err.splitlines()[0]) == (2, "error: --tokens-per-second is only for --dry-run.")
 
 
-# Carried out
+# Running a recipe
 
 
 @pytest.fixture(scope="module")
@@ -191,8 +192,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def carried_out(small: Path) -> tuple[Path, dict[str, Any]]:
-    """The embedded recipe with 2 seeds, in a folder where a run was begun and killed before it was one."""
+def finished(small: Path) -> tuple[Path, dict[str, Any]]:
+    """The embedded recipe with 2 seeds, in a folder where the creation of a run was killed."""
     folder = small.parent / "run"
     folder.mkdir()
     (folder / "run.sqlite").touch()
@@ -201,8 +202,8 @@ def carried_out(small: Path) -> tuple[Path, dict[str, Any]]:
     return folder, json.loads(done.stdout)
 
 
-def test_the_embedded_recipe_thinks_probes_and_reports(small: Path, carried_out: tuple[Path, dict[str, Any]]) -> None:
-    folder, outcome = carried_out
+def test_the_embedded_recipe_thinks_probes_and_reports(small: Path, finished: tuple[Path, dict[str, Any]]) -> None:
+    folder, outcome = finished
     plan = forecast(replace(read_recipe(small), seeds=2, limit=2))
     thinking, probing = outcome["thinking"], outcome["probing"]
     assert (thinking["traces"], thinking["new"], thinking["failed"]) == (plan.traces, plan.traces, 0)
@@ -222,19 +223,19 @@ def test_the_embedded_recipe_thinks_probes_and_reports(small: Path, carried_out:
 
 
 def test_another_temperature_is_refused_before_a_model_is_loaded(
-    small: Path, carried_out: tuple[Path, dict[str, Any]], tmp_path: Path
+    small: Path, finished: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
     warmer = tmp_path / "warmer.toml"
     warmer.write_text(small.read_text().replace("temperature = 0.6", "temperature = 1"))
-    code, _, err = cgr("run", warmer, "--seeds", "2", "--limit", "2", "--out", carried_out[0])
+    code, _, err = cgr("run", warmer, "--seeds", "2", "--limit", "2", "--out", finished[0])
     assert code == 2
     assert "temperature is 0.6 there and 1.0 here" in err
     assert "hint:" in err
-    assert "xllamacpp" not in modules_of("run", str(warmer), "--out", str(carried_out[0]))
+    assert "xllamacpp" not in modules_of("run", str(warmer), "--out", str(finished[0]))
 
 
-def test_a_report_that_somebody_changed_is_written_again(small: Path, carried_out: tuple[Path, dict[str, Any]]) -> None:
-    folder, outcome = carried_out
+def test_an_edited_report_is_written_again(small: Path, finished: tuple[Path, dict[str, Any]]) -> None:
+    folder, outcome = finished
     experiment = Experiment(replace(read_recipe(small), seeds=2, limit=2), folder)
     numbers = Path(outcome["report"])
     before = numbers.read_bytes()
@@ -246,7 +247,7 @@ def test_a_report_that_somebody_changed_is_written_again(small: Path, carried_ou
     assert (folder / "report" / "made.json").stat().st_mtime_ns == stamped
 
 
-def test_probes_on_another_grid_are_not_taken_for_the_recipes(small: Path, tmp_path: Path) -> None:
+def test_probes_with_another_interval_are_refused(small: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     recipe = replace(read_recipe(small), seeds=1, limit=1)
     experiment = Experiment(recipe, folder)
@@ -262,7 +263,7 @@ def test_probes_on_another_grid_are_not_taken_for_the_recipes(small: Path, tmp_p
         experiment.make(Progress(quiet=True), Progress(quiet=True))
 
 
-def test_where_every_question_fails_it_says_so_and_reports_nothing(tmp_path: Path) -> None:
+def test_without_any_trace_there_is_no_report(tmp_path: Path) -> None:
     questions, path = tmp_path / "q.jsonl", tmp_path / "long.toml"
     questions.write_text(json.dumps({"id": "long", "text": "Find x. " * 2000, "gold": "1"}) + "\n")
     path.write_text(f"questions = {json.dumps(str(questions))}\nseeds = 1\nbudget = 32\n")

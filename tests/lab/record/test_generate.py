@@ -17,7 +17,7 @@ from cgr.engines.base import Conversation, Prompt, Sampling, Written
 from cgr.engines.scripted import ScriptedEngine, ScriptedSession
 from cgr.errors import EngineError, MissingCapability, UsageError
 from cgr.lab.record.generate import Plan, agenerate
-from cgr.lab.record.progress import Progress, failure_lines, summarise, summary_lines
+from cgr.lab.record.jobs import Progress, failure_lines, summarise, summary_lines
 from cgr.lab.store import GENERATE, Store
 from cgr.lab.store.config import OtherConfiguration
 from cgr.lab.store.recorded import RecordedTrace
@@ -52,7 +52,7 @@ def kept(folder: Path, probe_set: str | None = None) -> list[RecordedTrace]:
         ("</think> so", 0, "end_of_thinking", False, "so"),
     ],
 )
-async def test_a_trace_goes_to_its_end_or_to_the_budget(
+async def test_a_trace_ends_naturally_or_at_the_budget(
     tmp_path: Path, script: str, tokens: int, ended: str, eos: bool, written: str
 ) -> None:
     engine = scripted(script, lambda at, suffix: SURE if suffix.startswith("</think>") else UNSURE)
@@ -66,17 +66,17 @@ async def test_a_trace_goes_to_its_end_or_to_the_budget(
     assert (trace.question, trace.gold, trace.format) == ("One?", "7", "integer")
 
 
-async def test_nothing_is_written_where_nothing_is_wanted(tmp_path: Path) -> None:
+async def test_nothing_is_written_with_a_limit_of_zero(tmp_path: Path) -> None:
     await agenerate(tmp_path, plan(ASKED[:1], written_tokens=0), scripted("a </think> so it is"))
     assert kept(tmp_path)[0].written == ""
 
 
-async def test_every_question_and_seed_once(tmp_path: Path) -> None:
+async def test_every_question_and_seed_is_generated_once(tmp_path: Path) -> None:
     await agenerate(tmp_path, plan(seeds=3), scripted("a b </think>"), sessions=2)
     assert [(trace.question_id, trace.seed) for trace in kept(tmp_path)] == [(q, s) for q in ("q1", "q2") for s in range(3)]
 
 
-async def test_an_answer_may_be_as_long_as_its_format_allows(tmp_path: Path) -> None:
+async def test_the_length_of_an_answer_depends_on_its_format(tmp_path: Path) -> None:
     long = [(str(digit), 0.9) for digit in range(10)]
     await agenerate(tmp_path, plan(), scripted("a </think>", lambda at, suffix: [*long, ("}", 0.9)]))
     integer, math = kept(tmp_path)
@@ -84,7 +84,7 @@ async def test_an_answer_may_be_as_long_as_its_format_allows(tmp_path: Path) -> 
     assert (math.final.answer, math.final.closed) == ("0123456789", True)
 
 
-async def test_probes_on_the_way_lie_on_the_grid_are_whole_and_never_stop(tmp_path: Path) -> None:
+async def test_probes_during_generation_are_complete_and_do_not_stop_the_thinking(tmp_path: Path) -> None:
     engine = scripted("a b c d e f g h i", sure_from(4))
     await agenerate(tmp_path, plan(ASKED[:1], probe=True), engine)
     (trace,) = kept(tmp_path, "default")
@@ -96,7 +96,7 @@ async def test_probes_on_the_way_lie_on_the_grid_are_whole_and_never_stop(tmp_pa
     assert (trace.thinking_tokens, trace.ended) == (8, "budget")
 
 
-async def test_a_run_may_grow_but_not_change(tmp_path: Path) -> None:
+async def test_a_run_can_grow_but_not_change(tmp_path: Path) -> None:
     engine = scripted("a b </think>")
     await agenerate(tmp_path, plan(ASKED[:1]), engine)
     await agenerate(tmp_path, plan(ASKED, seeds=2), engine)
@@ -137,13 +137,13 @@ class FailingEngine(ScriptedEngine):
         return Counted(self)
 
 
-async def test_as_many_in_flight_as_there_are_sessions(tmp_path: Path) -> None:
+async def test_the_number_of_open_sessions_is_limited(tmp_path: Path) -> None:
     engine = FailingEngine()
     await agenerate(tmp_path, plan(seeds=4), engine, sessions=3)
     assert (engine.most, engine.now) == (3, 0)
 
 
-async def test_what_fails_is_listed_and_tried_again(tmp_path: Path) -> None:
+async def test_failures_are_listed_and_tried_again(tmp_path: Path) -> None:
     progress = Progress(quiet=True)
     wanted = plan(seeds=3)
     await agenerate(tmp_path, wanted, FailingEngine(["One"]), sessions=2, progress=progress)
@@ -160,7 +160,7 @@ async def test_what_fails_is_listed_and_tried_again(tmp_path: Path) -> None:
     assert (summary.traces, summary.new, summary.failed) == (6, 3, 0)
 
 
-async def test_an_engine_that_only_fails_is_given_up(tmp_path: Path) -> None:
+async def test_work_ends_if_an_engine_always_fails(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="5 traces in a row failed"):
         await agenerate(tmp_path, plan(seeds=50), FailingEngine(["One", "Two"]), sessions=2)
     with Store.open(tmp_path) as store:
@@ -180,7 +180,7 @@ class ThreeDone(Progress):
             self.event.set()
 
 
-async def test_interrupted_it_goes_on_where_it_stopped(tmp_path: Path) -> None:
+async def test_an_interrupted_call_can_be_continued(tmp_path: Path) -> None:
     engine, wanted, progress = FailingEngine(), plan(seeds=5), ThreeDone()
     task = asyncio.create_task(agenerate(tmp_path, wanted, engine, sessions=2, progress=progress))
     three_done = asyncio.create_task(progress.event.wait())
@@ -204,18 +204,18 @@ async def test_interrupted_it_goes_on_where_it_stopped(tmp_path: Path) -> None:
     ("wrong", "said"),
     [({"seeds": 0}, "With 0 seeds"), ({"questions": ()}, "no questions"), ({"written_tokens": -1}, "fewer than 0")],
 )
-def test_a_plan_that_makes_nothing_is_refused(wrong: dict[str, Any], said: str) -> None:
+def test_a_plan_without_traces_is_refused(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         plan(**wrong)
 
 
-async def test_log_probabilities_that_an_engine_does_not_give_are_refused(tmp_path: Path) -> None:
+async def test_log_probabilities_need_an_engine_that_returns_them(tmp_path: Path) -> None:
     with pytest.raises(MissingCapability, match="does not return the log-probabilities of thinking"):
         await agenerate(tmp_path / "r", plan(logprobs=True), scripted("a </think>"))
     assert not (tmp_path / "r").exists()
 
 
-async def test_progress_is_shown_on_a_terminal_and_nowhere_else(tmp_path: Path) -> None:
+async def test_progress_is_shown_only_on_a_terminal(tmp_path: Path) -> None:
     shown = {}
     for terminal in (True, False):
         console = Console(file=(file := io.StringIO()), force_terminal=terminal, width=120)
@@ -227,7 +227,7 @@ async def test_progress_is_shown_on_a_terminal_and_nowhere_else(tmp_path: Path) 
     assert shown[False] == ""
 
 
-async def test_a_generated_trace_is_the_live_one_however_it_was_made(model: Model, tmp_path: Path) -> None:
+async def test_a_generated_trace_equals_the_trace_of_solve(model: Model, tmp_path: Path) -> None:
     """On the embedded model: probed or not, alone or with others, with log-probabilities or without."""
     ways: dict[str, tuple[dict[str, Any], int]] = {
         "plain": ({}, 1),
@@ -250,7 +250,7 @@ async def test_a_generated_trace_is_the_live_one_however_it_was_made(model: Mode
         assert any(value < 0 for value in trace.logprobs)
 
 
-async def test_what_the_model_writes_after_a_natural_end_is_kept(model: Model, tmp_path: Path) -> None:
+async def test_text_written_after_a_natural_end_is_stored(model: Model, tmp_path: Path) -> None:
     """An easy problem, a few seeds: the embedded model ends its thinking, then writes its answer."""
     easy = [Question("e", "Find x, the last three digits of 313*21.", "573", "integer")]
     await agenerate(tmp_path, plan(easy, seeds=4, budget=600), model.engine)

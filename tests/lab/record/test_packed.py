@@ -25,7 +25,7 @@ CUTS = (2, 4, 6)
 
 
 class Packing(ScriptedEngine):
-    """Answers all cuts at once, each as its sessions answer it; counts the calls."""
+    """Answers all cuts at once, and keeps the calls."""
 
     def __init__(self) -> None:
         super().__init__(["a", "b", "c", "d", "e", "f", "g"], sure_from(4))
@@ -48,7 +48,7 @@ class Packing(ScriptedEngine):
 
 
 class SamePacking(Packing):
-    """Packed answers that are those of a session."""
+    """Its packed answers equal those of a session."""
 
     async def probe_many(
         self,
@@ -120,7 +120,7 @@ async def test_a_probe_after_a_rewind_goes_to_the_session(engine: Packing) -> No
     assert await text(session, SUFFIX) == "packed 4"
 
 
-async def test_a_probe_beside_the_cuts_goes_to_the_session(engine: Packing) -> None:
+async def test_a_probe_at_another_position_goes_to_the_session(engine: Packing) -> None:
     session = await opened(engine)
     await session.append((0,))
     assert await text(session, SUFFIX) == "session 3"

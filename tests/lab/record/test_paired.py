@@ -1,4 +1,4 @@
-"""Traces that are asked about, on the way, by a second model."""
+"""Traces that a second model is probed on while they are generated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.engines.test_paired import Letters
 from tests.support import QUESTION, UNSURE
 
 
-async def test_its_probes_are_filed_under_its_name(model: Model, tmp_path: Path) -> None:
+async def test_probes_of_a_second_model_are_stored_under_its_name(model: Model, tmp_path: Path) -> None:
     prober = Letters(lambda at, suffix: UNSURE)
     prober.info = ModelInfo("letters", "scripted", 100_000, "<think>", "</think>", fingerprint="f")
     plan = Plan((Question("q", QUESTION, "1", "integer"),), 1, Settings(budget=96, interval=32), probe=True)

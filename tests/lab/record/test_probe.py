@@ -1,4 +1,4 @@
-"""Probing after the fact: the same probes as on the way, at the price of reading each trace once."""
+"""Probing saved traces: the same probes as during generation, and each trace is read once."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from cgr.engines.base import Prompt, Sampling
 from cgr.engines.scripted import ScriptedEngine, ScriptedSession
 from cgr.errors import EngineError, NotRecorded, UnknownName, UsageError
 from cgr.lab.record.generate import agenerate
+from cgr.lab.record.jobs import Progress
 from cgr.lab.record.probe import AskAt, aprobe
-from cgr.lab.record.progress import Progress
 from cgr.lab.store import Store, probing_stage
 from cgr.lab.store.config import OtherConfiguration, ProbeRequest, RunConfig
 from cgr.lab.store.recorded import RecordedTrace
@@ -36,7 +36,7 @@ from tests.support import SURE, UNSURE, scripted, sure_from
         ("a b c d e f g h", 8, 8, []),
     ],
 )
-async def test_cuts_are_at_every_multiple_up_to_the_end_and_below_the_budget(
+async def test_cuts_are_multiples_of_the_interval_below_the_budget(
     tmp_path: Path, script: str, budget: int, interval: int, positions: list[int]
 ) -> None:
     engine = scripted(script, sure_from(4))
@@ -48,7 +48,7 @@ async def test_cuts_are_at_every_multiple_up_to_the_end_and_below_the_budget(
     assert after == on_the_way
 
 
-async def test_on_the_embedded_model_too_and_a_trace_is_read_once(model: Model, tmp_path: Path) -> None:
+async def test_the_embedded_model_reads_each_trace_once(model: Model, tmp_path: Path) -> None:
     made = {
         "on the way": plan(OWN[:2], budget=100, interval=16, probe=True),
         "after": plan(OWN[:2], budget=100, interval=16),
@@ -77,7 +77,7 @@ def same(there: Sequence[Probe], here: Sequence[Probe]) -> None:
         assert all(token.top for token in other.tokens)
 
 
-async def test_several_sets_live_in_a_run(tmp_path: Path) -> None:
+async def test_a_run_can_hold_several_sets(tmp_path: Path) -> None:
     engine = scripted("a b c d e f g h", sure_from(4))
     await agenerate(tmp_path, plan(), engine)
     assert await aprobe(tmp_path, ProbeRequest(), engine) == "default"
@@ -93,7 +93,7 @@ async def test_several_sets_live_in_a_run(tmp_path: Path) -> None:
     assert "</think> Final Answer: \\boxed{" in {line.partition(" 4 ")[2] for line in engine.log}
 
 
-async def test_the_final_answer_is_asked_for_again_only_where_it_would_be_another(tmp_path: Path) -> None:
+async def test_the_final_answer_is_decoded_again_only_with_other_options(tmp_path: Path) -> None:
     answers = {"Final Answer: \\boxed{": SURE, "Else: {": (("5", 0.5), ("6", 0.8), ("}", 0.9))}
     engine = scripted("a b </think>", lambda at, suffix: answers[suffix.removeprefix("</think> ")])
     await agenerate(tmp_path, plan(ASKED[:1]), engine)
@@ -108,7 +108,7 @@ async def test_the_final_answer_is_asked_for_again_only_where_it_would_be_anothe
     assert not [line for line in engine.log[asked:] if line.startswith("probe")]
 
 
-async def test_what_fails_is_listed_and_tried_again(tmp_path: Path) -> None:
+async def test_failures_are_listed_and_tried_again(tmp_path: Path) -> None:
     class Unreachable(FailingEngine):
         async def open(self, *args: Any, **more: Any) -> ScriptedSession:
             raise EngineError("It cannot be reached.")
@@ -166,8 +166,8 @@ class Another(ScriptedEngine):
         return Given(self)
 
 
-async def test_another_model_says_when_and_the_generator_says_what(tmp_path: Path) -> None:
-    """With the same vocabulary it is told the tokens, with another one the text; the final answer stays."""
+async def test_another_model_is_probed_and_the_final_answer_stays(tmp_path: Path) -> None:
+    """It gets the tokens if it has the same vocabulary, otherwise the text; the final answer stays."""
     generator = scripted("a b c d e </think>", lambda at, suffix: SURE)
     generator.info = replace(generator.info, fingerprint="g")
     await agenerate(tmp_path, plan(ASKED[:1]), generator)
@@ -184,7 +184,7 @@ async def test_another_model_says_when_and_the_generator_says_what(tmp_path: Pat
         assert trace.final.answer == "7"
 
 
-async def test_a_model_that_reads_otherwise_needs_the_one_that_thought(tmp_path: Path) -> None:
+async def test_a_model_with_another_vocabulary_needs_the_generator(tmp_path: Path) -> None:
     generator = scripted("a b c </think>")
     generator.info = replace(generator.info, fingerprint="g")
     await agenerate(tmp_path, plan(ASKED[:1]), generator)

@@ -49,7 +49,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_figure_is_there_twice_and_listed_with_its_caption(drawn: Path) -> None:
+def test_every_figure_is_written_in_two_formats_and_listed(drawn: Path) -> None:
     assert {path.name for path in drawn.iterdir()} == {f"{name}.{end}" for name in NAMES for end in ("png", "svg")} | {
         style.LIST
     }
@@ -58,14 +58,14 @@ def test_every_figure_is_there_twice_and_listed_with_its_caption(drawn: Path) ->
     assert "Left out" not in listed
 
 
-def test_the_files_are_what_they_say(drawn: Path) -> None:
+def test_the_files_have_the_format_of_their_name(drawn: Path) -> None:
     for path in drawn.glob("*.png"):
         assert path.read_bytes().startswith(PNG)
     for path in drawn.glob("*.svg"):
         assert ElementTree.parse(path).getroot().tag.endswith("svg")
 
 
-def test_the_same_figure_is_the_same_file(drawn: Path, tmp_path: Path) -> None:
+def test_the_same_figure_gives_the_same_bytes(drawn: Path, tmp_path: Path) -> None:
     data = figure_data(*plausible(5, 3))
     with style.styled():
         again = style.save(tokens.used(data), "tokens_used", tmp_path)
@@ -85,7 +85,7 @@ def test_no_window_and_no_global_state() -> None:
         assert ran.stdout == "False\n"
 
 
-# Those that would be nonsense
+# Figures that are left out
 
 BY_SEED = {"accuracy_by_seed", "distance_from_baseline", "tokens_saved_by_seed"}
 SAVED = {"distance_from_baseline", "tokens_saved_by_seed", "tokens_saved_heat_map", "savings_by_question"}
@@ -117,9 +117,7 @@ GRADED = {
         (odd.other_budgets, set()),
     ],
 )
-def test_what_would_be_nonsense_is_left_out_and_the_rest_is_drawn(
-    make: Callable[[], list[RecordedTrace]], left_out: set[str]
-) -> None:
+def test_figures_that_make_no_sense_are_left_out(make: Callable[[], list[RecordedTrace]], left_out: set[str]) -> None:
     data = figure_data(make())
     reasons = {plot.name: why for plot in figures.PLOTS if (why := plot.why_not(data))}
     assert reasons.keys() == left_out
@@ -130,7 +128,7 @@ def test_what_would_be_nonsense_is_left_out_and_the_rest_is_drawn(
                 plot.draw(data).draw_without_rendering()
 
 
-def test_what_is_left_out_is_said_and_an_older_one_removed(tmp_path: Path) -> None:
+def test_a_figure_left_out_is_listed_and_its_old_file_removed(tmp_path: Path) -> None:
     data = figure_data(odd.no_golds())
     old = tmp_path / "reliability.png"
     old.write_bytes(PNG)
@@ -143,7 +141,7 @@ def test_a_tiny_budget_has_no_figures_over_steps() -> None:
     assert {"grade_over_budget", "average_certainty"} <= missing(*plausible(2, 2, budget=500, interval=1000))
 
 
-def test_many_questions_and_seeds_find_room() -> None:
+def test_many_questions_and_seeds_fit() -> None:
     traces, info = plausible(60, 3, budget=3000)
     data = figure_data(traces, info)
     with style.styled():
@@ -158,10 +156,10 @@ def test_many_questions_and_seeds_find_room() -> None:
     assert len(figure.axes[0].get_xticks()) <= 20
 
 
-# What they show
+# What figures show
 
 
-def test_cumulative_predictions_of_the_six_land_at_the_budget() -> None:
+def test_cumulative_predictions_of_the_six_traces() -> None:
     """At 0.99: c ends at 1800 and 900, a at 3000 (sure) and 2000 (wrong), b at 3000 (sure) and else at the budget."""
     data = figure_data(six())
     assert answers.given_at(data).tolist() == [3000, 4000, 1801, 2001, 3000, 901]
@@ -173,14 +171,14 @@ def test_cumulative_predictions_of_the_six_land_at_the_budget() -> None:
     assert (last_right, last_wrong) == ([2.5], [0.5])
 
 
-def test_the_ratio_begins_with_the_first_correct_answer() -> None:
+def test_the_ratio_starts_at_the_first_correct_answer() -> None:
     with style.styled():
         line = answers.ratio(figure_data(six())).axes[0].get_lines()[0]
     assert line.get_xdata().tolist() == [1000, 2000, 3000, 4000]
     assert line.get_ydata().tolist() == [0, 0, 0.25, 0.2]
 
 
-def test_average_certainty_of_the_running_and_carried_forward() -> None:
+def test_average_certainty_of_running_and_of_all_traces() -> None:
     grid, running, carried = certainty.certainty_by_step(figure_data(six()))
     assert running.sum(axis=0).tolist() == [5, 4, 3]
     assert carried[2].tolist() == [0.965, 0.97, 0.97]
@@ -189,7 +187,7 @@ def test_average_certainty_of_the_running_and_carried_forward() -> None:
     assert grid[running].sum() == pytest.approx(carried[running].sum())
 
 
-def test_a_hole_in_the_grid_is_carried_over() -> None:
+def test_a_missing_probe_keeps_the_last_certainty() -> None:
     first = six()[0]
     traces = [replace(first, probes=(first.probes[0], first.probes[2]))]
     _, running, carried = certainty.certainty_by_step(figure_data(traces))
@@ -197,7 +195,7 @@ def test_a_hole_in_the_grid_is_carried_over() -> None:
     assert carried.tolist() == [[0.41, 0.41, 0.998]]
 
 
-def test_the_band_is_the_deviation_between_seeds() -> None:
+def test_the_band_is_the_standard_deviation_over_seeds() -> None:
     data = figure_data(six())
     grid, running, _ = certainty.certainty_by_step(data)
     spread = certainty.spread_over_seeds(data, grid, running)

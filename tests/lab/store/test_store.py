@@ -1,4 +1,4 @@
-"""The store: what goes in comes out, whole or not at all, and whatever is wrong with a run is said in words."""
+"""The store: round trips, transactions, locks, and clear errors for everything that is wrong with a run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def made(folder: Path, *traces: RecordedTrace) -> Path:
     return folder
 
 
-def test_a_trace_comes_back_as_it_went(tmp_path: Path) -> None:
+def test_a_trace_is_read_as_it_was_written(tmp_path: Path) -> None:
     with Store.open(made(tmp_path / "r", trace())) as store:
         assert list(store.recorded(whole=True)) == [trace()]
         assert store.prompt_ids(("b", 0)) == (5, 6)
@@ -52,21 +52,21 @@ def test_a_trace_comes_back_as_it_went(tmp_path: Path) -> None:
     assert (info.name, info.model, info.budget, info.interval, info.source) == ("r", "m", 96, 32, "s")
 
 
-def test_what_is_long_is_left_out_unless_the_whole_is_wanted(tmp_path: Path) -> None:
+def test_long_fields_are_read_only_on_request(tmp_path: Path) -> None:
     with Store.open(made(tmp_path, trace())) as store:
         (found,) = store.recorded()
     bare = tuple(replace(probe, tokens=()) for probe in trace().probes)
     assert found == trace(ids=(), logprobs=(), probes=bare, final=replace(FINAL, tokens=()))
 
 
-def test_traces_come_by_question_then_seed_whatever_the_order_they_were_made_in(tmp_path: Path) -> None:
+def test_traces_are_ordered_by_question_and_seed(tmp_path: Path) -> None:
     made(tmp_path, trace("a", 1), trace("b", 3), trace("a", 0), trace("b", 2))
     with Store.open(tmp_path) as store:
         keys = [(one.question_id, one.seed) for one in store.recorded()]
         assert keys == [("b", 2), ("b", 3), ("a", 0), ("a", 1)] == list(store.made())
 
 
-def test_only_what_was_probed_in_a_set_is_in_it(tmp_path: Path) -> None:
+def test_a_set_holds_only_the_traces_that_were_probed_in_it(tmp_path: Path) -> None:
     with Store.create(made(tmp_path, trace(seed=0)), CONFIG) as store:
         store.add_trace(trace(seed=1))
         name = store.add_probe_set(replace(SET, interval=16))
@@ -80,7 +80,7 @@ def test_only_what_was_probed_in_a_set_is_in_it(tmp_path: Path) -> None:
         assert store.info("every-16").interval == 16
 
 
-def test_sets_are_known_by_what_produced_them(tmp_path: Path) -> None:
+def test_a_probe_set_is_identified_by_its_configuration(tmp_path: Path) -> None:
     with Store.create(made(tmp_path), CONFIG) as store:
         assert store.add_probe_set(SET) == DEFAULT
         assert store.add_probe_set(replace(SET, model="the same file elsewhere")) == DEFAULT
@@ -92,7 +92,7 @@ def test_sets_are_known_by_what_produced_them(tmp_path: Path) -> None:
             store.recorded("wiat")
 
 
-def test_a_run_without_probes_says_so(tmp_path: Path) -> None:
+def test_reading_probes_of_a_run_without_probes_is_an_error(tmp_path: Path) -> None:
     with Store.create(tmp_path, CONFIG) as store, pytest.raises(NotARun, match="no probes yet"):
         store.recorded()
 
@@ -118,14 +118,14 @@ def test_another_configuration_is_refused_with_the_difference_named(
     Store.create(tmp_path, CONFIG).close()  # and the refused one holds no lock
 
 
-def test_weights_seen_matter_and_names_only_where_they_were_not() -> None:
+def test_models_are_compared_by_fingerprint_or_else_by_name() -> None:
     assert not differences(CONFIG, replace(CONFIG, model="other/path.gguf"))
     unseen = replace(CONFIG, fingerprint="")
     assert not differences(unseen, replace(unseen))
     assert differences(unseen, replace(unseen, model="n")) == ["model is 'm' there and 'n' here"]
 
 
-def test_questions_may_be_added_but_not_changed(tmp_path: Path) -> None:
+def test_questions_can_be_added_but_not_changed(tmp_path: Path) -> None:
     with Store.create(made(tmp_path), CONFIG) as store:
         store.add_questions([QUESTIONS[1], Question("c", "Third?")])
         assert [question.id for question in store.questions()] == ["b", "a", "c"]
@@ -134,7 +134,7 @@ def test_questions_may_be_added_but_not_changed(tmp_path: Path) -> None:
         assert len(store.questions()) == 3
 
 
-def test_failures_are_kept_until_what_failed_is_made(tmp_path: Path) -> None:
+def test_failures_are_kept_until_the_trace_succeeds(tmp_path: Path) -> None:
     with Store.create(made(tmp_path), CONFIG) as store:
         for message in ("Once.", "Again."):
             store.add_failure(("b", 0), GENERATE, EngineError(message, "Do."))
@@ -150,7 +150,7 @@ def test_failures_are_kept_until_what_failed_is_made(tmp_path: Path) -> None:
         assert [f.message for f in store.failures()] == ["Other."]
 
 
-def test_a_trace_is_in_the_store_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_trace_is_stored_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     with Store.create(made(tmp_path), CONFIG) as store:
         twice = trace(probes=(trace().probes[0], trace().probes[0]))
         with pytest.raises(StoreError):
@@ -160,7 +160,7 @@ def test_a_trace_is_in_the_store_as_a_whole_or_not_at_all(tmp_path: Path) -> Non
         assert store.made() == (("b", 0),)
 
 
-def test_all_at_once_or_nothing(tmp_path: Path) -> None:
+def test_a_transaction_stores_everything_or_nothing(tmp_path: Path) -> None:
     with Store.create(made(tmp_path), CONFIG) as store:
         with suppress(EngineError), store.at_once():
             store.add_trace(trace())
@@ -169,18 +169,18 @@ def test_all_at_once_or_nothing(tmp_path: Path) -> None:
         assert store.made() == ()
 
 
-def test_half_a_surrogate_pair_is_no_reason_to_lose_a_trace(tmp_path: Path) -> None:
+def test_a_lone_surrogate_in_a_trace_is_replaced(tmp_path: Path) -> None:
     broken = trace(text="a\ud800b", written="\udfff")
     with Store.open(made(tmp_path, broken)) as store:
         assert store.trace(("b", 0)).text == "a?b"
 
 
-def test_what_was_not_recorded_is_said_by_name(tmp_path: Path) -> None:
+def test_a_missing_trace_is_named(tmp_path: Path) -> None:
     with Store.open(made(tmp_path)) as store, pytest.raises(NotRecorded, match="Question 'b' with seed 4"):
         store.trace(("b", 4))
 
 
-def test_one_writer_at_a_time_and_readers_meanwhile(tmp_path: Path) -> None:
+def test_one_writer_and_many_readers(tmp_path: Path) -> None:
     made(tmp_path, trace(seed=0))
     with Store.create(tmp_path, CONFIG) as writer:
         with pytest.raises(StoreError, match="Another process is writing"):
@@ -195,7 +195,7 @@ def test_one_writer_at_a_time_and_readers_meanwhile(tmp_path: Path) -> None:
     Store.open(tmp_path, write=True).close()
 
 
-def test_a_writer_that_is_not_ours_is_waited_for_and_then_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_foreign_writer_is_an_error_after_the_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema, "BUSY_TIMEOUT", 0.05)
     with Store.create(made(tmp_path), CONFIG) as store:
         other = sqlite3.connect(tmp_path / schema.FILE, isolation_level=None)
@@ -207,7 +207,7 @@ def test_a_writer_that_is_not_ours_is_waited_for_and_then_named(tmp_path: Path, 
         store.add_trace(trace())
 
 
-def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
     with Store.create(made(tmp_path, trace(seed=0)), CONFIG) as store:
         store._db.execute("PRAGMA max_page_count=1")  # as small as the file is already
         with pytest.raises(StoreError, match="disk is full") as full:
@@ -243,13 +243,13 @@ def newer_schema(folder: Path) -> None:
         (newer_schema, f"has schema {schema.VERSION + 1}"),
     ],
 )
-def test_what_is_not_a_run_is_said_to_be_none(tmp_path: Path, spoil: Any, said: str) -> None:
+def test_folders_that_are_not_runs_are_refused(tmp_path: Path, spoil: Any, said: str) -> None:
     spoil(tmp_path)
     with pytest.raises(NotARun, match=said):
         Store.open(tmp_path)
 
 
-def test_a_file_in_the_place_of_a_run_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_is_not_overwritten_by_a_run(tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("mine")
     with pytest.raises(NotARun, match="a run is a folder"):
@@ -261,7 +261,7 @@ def test_a_file_in_the_place_of_a_run_is_left_alone(tmp_path: Path) -> None:
         Store.create(tmp_path, CONFIG)
 
 
-def test_a_run_that_was_killed_while_it_was_made_is_made_again(tmp_path: Path) -> None:
+def test_a_run_that_was_killed_during_creation_is_created_again(tmp_path: Path) -> None:
     (tmp_path / schema.FILE).touch()
     with Store.create(tmp_path, CONFIG) as store:
         assert store.made() == ()
@@ -274,8 +274,8 @@ def test_a_finished_run_is_one_plain_file(tmp_path: Path) -> None:
         assert store.made() == (("b", 0),)
 
 
-def as_the_first_schema_had_it(folder: Path) -> None:
-    """What a run of the first version looks like on disk."""
+def downgrade_to_schema_1(folder: Path) -> None:
+    """Change a run on disk to the first schema."""
     with sqlite3.connect(folder / schema.FILE) as old:
         for column in ("tops", "forced"):
             old.execute(f"ALTER TABLE traces DROP COLUMN {column}")
@@ -283,11 +283,11 @@ def as_the_first_schema_had_it(folder: Path) -> None:
     old.close()
 
 
-def test_a_run_of_the_first_schema_is_read_as_it_is_and_brought_up_to_date_to_be_written(tmp_path: Path) -> None:
+def test_a_run_with_the_first_schema_is_readable_and_is_upgraded_for_writing(tmp_path: Path) -> None:
     made(tmp_path, trace())
     with Store.open(tmp_path) as store:
         before = [list(store.recorded(None, whole=whole)) for whole in (True, False)]
-    as_the_first_schema_had_it(tmp_path)
+    downgrade_to_schema_1(tmp_path)
     with Store.open(tmp_path) as store:
         assert [list(store.recorded(None, whole=whole)) for whole in (True, False)] == before
         assert store._one("PRAGMA user_version") == 1
@@ -299,7 +299,7 @@ def test_a_run_of_the_first_schema_is_read_as_it_is_and_brought_up_to_date_to_be
     assert again[0].tops == (-1.5, -2.0)
 
 
-def test_what_was_forced_and_how_flat_it_was_come_back(tmp_path: Path) -> None:
+def test_forced_tokens_and_top_means_are_stored(tmp_path: Path) -> None:
     made(tmp_path)
     forced = trace(seed=78, tops=(-1.0, -2.0, -3.0, -4.0), forced=((1, 2), (3, 1)))
     with Store.open(tmp_path, write=True) as store:
@@ -320,6 +320,6 @@ def test_what_was_forced_and_how_flat_it_was_come_back(tmp_path: Path) -> None:
         (ProbeSet("paragraph", 0, Asking(reads="entropy")), "paragraph-entropy"),
     ],
 )
-def test_only_answers_on_a_grid_are_the_default(tmp_path: Path, probe_set: ProbeSet, name: str) -> None:
+def test_only_a_set_of_answers_at_an_interval_is_called_default(tmp_path: Path, probe_set: ProbeSet, name: str) -> None:
     with Store.create(tmp_path, CONFIG) as store:
         assert store.add_probe_set(probe_set) == name

@@ -10,6 +10,7 @@ import asyncio
 import email.utils
 import json
 import random
+import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -152,8 +153,10 @@ class Server:
     def _session(self) -> aiohttp.ClientSession:
         if self._client is None:
             headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
+            # a context of our own, because aiohttp's is made on import and misses a later SSL_CERT_FILE
+            tls = ssl.create_default_context() if self.address.startswith("https:") else True
             self._client = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self._connections),
+                connector=aiohttp.TCPConnector(limit=self._connections, ssl=tls),
                 headers=headers,
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.policy.connect, sock_read=self.policy.first),
                 trust_env=URL(self.address).host not in LOOPBACK,  # a proxy cannot reach a server on this machine

@@ -27,8 +27,9 @@ async def connect(addresses: Sequence[str], options: ModelOptions, policy: Retry
     """Everything that an engine needs to know about these servers."""
     key = options.api_key or os.environ.get("CGR_API_KEY") or None
     local = await asyncio.to_thread(LocalTokenizer, options.tokenizer) if options.tokenizer else None
-    ask, served, notes = await _first_reachable([Server(one, key, policy) for one in addresses], options.model)
+    servers = [Server(one, key, policy) for one in addresses]
     try:
+        ask, served, notes = await _first_reachable(servers, options.model)
         start = Dialect(server=served.kind) if local else await tokenizer_style(ask, served.model, served.kind)
         client = CompletionClient(start, served, Pool([ask.server], policy), local)
         ids = sample_prompt(await client.encode(SAMPLE), served.context)
@@ -39,7 +40,8 @@ async def connect(addresses: Sequence[str], options: ModelOptions, policy: Retry
         chunk = _chunk(dialect, options.chunk, notes)
         notes += await tokenization_warnings(ask, client)
     finally:
-        await ask.server.close()
+        for server in servers:
+            await server.close()
     if not dialect.seed:
         notes.append("The server does not obey seeds: the same seed will not give the same thinking.")
     context = min(options.context or dialect.context, dialect.context)
@@ -75,9 +77,6 @@ async def _first_reachable(servers: Sequence[Server], model: str | None) -> tupl
                 found = Detection(server), served
                 continue
             _check_same(found[1], served)
-        finally:
-            if found is None or found[0].server is not server:
-                await server.close()
     if found is None:
         raise missing[0]
     return *found, [f"{error.message} It is not used for now, and tried again later." for error in missing]

@@ -20,9 +20,9 @@ from cgr.engines.completions.engine import CHUNK, CompletionsEngine, Connected
 from cgr.engines.completions.http import RetryPolicy, Server
 from cgr.engines.completions.pool import Pool
 from cgr.engines.completions.thinking import ThinkingFormat
-from cgr.engines.llama.header import read_head
+from cgr.engines.llama.header import GgufHead, read_head
 from cgr.engines.open import EMBEDDED, ModelOptions, find_model
-from cgr.engines.text.chat import EndTag, find_tags, need_tags, opens_thinking
+from cgr.engines.text.chat import EndTag, ThinkTags, find_tags, need_tags, opens_thinking
 from cgr.errors import NotAModel, UsageError
 
 if TYPE_CHECKING:
@@ -42,13 +42,15 @@ def open_engine(name: str, options: ModelOptions) -> Engine:
 
 
 class LlamaEngine(CompletionsEngine):
-    """A GGUF file. The file's head is read at once, the weights are loaded by `connect`."""
+    """A GGUF file, which `connect` loads in a thread."""
+
+    head: GgufHead
+    tags: ThinkTags
 
     def __init__(self, path: Path, options: ModelOptions = ModelOptions()) -> None:
         super().__init__((), options)
         self.policy = POLICY
-        self.path, self.head, self.threads = path, read_head(path), _threads(options.threads)
-        self.tags = need_tags(options.tags or find_tags(self.head.chat_template, self.head.control_ids), str(path))
+        self.path, self.threads = path, _threads(options.threads)
         self._key = secrets.token_urlsafe(32)
         self._server: xllamacpp.Server | None = None
 
@@ -58,17 +60,10 @@ class LlamaEngine(CompletionsEngine):
         return str(self._server.listening_address) if self._server else ""
 
     async def _connect(self) -> Connected:
-        head, options = self.head, self.options
-        each = 2 if options.overlap else 1  # slots of a session: one to think on, one for overlapping probes
-        slots = each * options.sessions
-        context = min(options.session_context, head.context) or head.context
-        exact = not head.quantised and self.path.stat().st_size < EXACT_BYTES
-        self._server = await asyncio.to_thread(
-            start_server, self.path, self._key, slots, context, self.threads, exact=exact
-        )
-        dialect = Dialect("llama.cpp", NAME, context, slots, "llama.cpp", logprobs=1000, prefix_cache=True)
-        name = options.model or EMBEDDED
-        served = ServedModel(self.address, name, context, NAME, self._properties())
+        info, slots = await asyncio.to_thread(self._load)
+        dialect = Dialect("llama.cpp", NAME, info.context, slots, "llama.cpp", logprobs=1000, prefix_cache=True)
+        served = ServedModel(self.address, info.name, info.context, NAME, self._properties())
+        each = slots // self.options.sessions
         return Connected(
             (self.address,),
             self._key,
@@ -76,10 +71,23 @@ class LlamaEngine(CompletionsEngine):
             dialect,
             self.tags,
             await self._form(dialect, served),
-            self._info(name, context),
+            info,
             Capabilities("top-k", True, True, True, overlap=each > 1, thinking_logprobs=True, sampling=FILTERS),
             tuple(tuple(range(first, first + each)) for first in range(0, slots, each)),
         )
+
+    def _load(self) -> tuple[ModelInfo, int]:
+        """Start the server. A session has one slot, and a second one if probes are to overlap with thinking."""
+        head, options = read_head(self.path), self.options
+        self.head, self.tags = (
+            head,
+            need_tags(options.tags or find_tags(head.chat_template, head.control_ids), str(self.path)),
+        )
+        slots = options.sessions * (2 if options.overlap else 1)
+        context = min(options.session_context, head.context) or head.context
+        exact = not head.quantised and self.path.stat().st_size < EXACT_BYTES
+        self._server = start_server(self.path, self._key, slots, context, self.threads, exact=exact)
+        return self._info(options.model or EMBEDDED, context), slots
 
     def _properties(self) -> dict[str, str]:
         """What llama-server reports at /props."""

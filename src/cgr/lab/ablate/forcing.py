@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from cgr.errors import NotRecorded, UsageError
-from cgr.lab.ablate import forcing_figure
+from cgr.lab.ablate import figures
 from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.ablate.result import SCORE_HEADS, Ablation, AblationResult, percent, points, score_cells
-from cgr.lab.decide.arrays import Decisions, at_budget
+from cgr.lab.decide.arrays import Decisions, at_end
 from cgr.lab.decide.columns import Columns
 from cgr.lab.decide.replay import replayed
 from cgr.lab.decide.run import key_of
@@ -91,8 +91,7 @@ class ForcedRun:
     @cached_property
     def at_end(self) -> Decisions:
         """The rule `budget-forcing`: the answer at the end of each forced trace, without probes."""
-        columns = Columns.of(self.traces, self.info)
-        return at_budget(columns, columns.limit)
+        return at_end(Columns.of(self.traces, self.info))
 
     @cached_property
     def probed(self) -> bool:
@@ -120,7 +119,7 @@ def ablate(inputs: AblationInputs) -> AblationResult:
     lines = tuple((row.way, row.score.thinking_tokens, *score_cells(row.score), *_drift_cells(row.drift)) for row in rows)
     table = Table("forcing", "Forced runs against the natural run", HEADS, lines)
     notes = tuple(note for run in runs for note in _notes(run, inputs))
-    return AblationResult(conclude(forced), rows, table, lambda: forcing_figure.draw(rows), CAPTION, notes)
+    return AblationResult(conclude(forced), rows, table, lambda: figures.forcing(rows), CAPTION, notes)
 
 
 def command(inputs: AblationInputs) -> str:

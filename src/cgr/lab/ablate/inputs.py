@@ -91,7 +91,7 @@ class AblationInputs:
         """The command that records what is missing."""
         return " ".join(("cgr probe", shlex.quote(str(self.run.folder)), *options))
 
-    def without(self, names: Iterable[str]) -> tuple[str, ...]:
+    def missing_note(self, names: Iterable[str]) -> tuple[str, ...]:
         """A note, if some traces are missing in these sets."""
         chosen = list(names)
         most = max(len(self.traces(name)) for name in chosen)

@@ -54,7 +54,7 @@ def ablate(inputs: AblationInputs) -> AblationResult:
         variants += _variants(prober, own, probes)
     ranked = rank(own, variants, inputs.threshold)
     rows = [(ProberRow(*kind, one), one) for kind, one in zip(kinds, ranked, strict=True)]
-    return SHOWN.result(rows, inputs.threshold, (*inputs.without([inputs.main, *names]), READS_TRACE))
+    return SHOWN.result(rows, inputs.threshold, (*inputs.missing_note([inputs.main, *names]), READS_TRACE))
 
 
 def other_models(inputs: AblationInputs) -> list[str]:

@@ -46,7 +46,7 @@ def ablate(inputs: AblationInputs) -> AblationResult:
     variants = [_variant(one, probes, columns[0]) for one, probes in zip(sets, columns, strict=True)]
     ranked = rank(columns[0], variants, inputs.threshold)
     records = [_row(*parts) for parts in zip(names, sets, columns, ranked, strict=True)]
-    return SHOWN.result(list(zip(records, ranked, strict=True)), inputs.threshold, inputs.without(names))
+    return SHOWN.result(list(zip(records, ranked, strict=True)), inputs.threshold, inputs.missing_note(names))
 
 
 def prompt_sets(inputs: AblationInputs) -> list[str]:

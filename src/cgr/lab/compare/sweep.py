@@ -14,7 +14,7 @@ from cgr.lab.decide.arrays import Decisions, at_budget
 from cgr.lab.decide.columns import Columns
 from cgr.lab.score.bootstrap import intervals
 from cgr.lab.score.paired import Paired
-from cgr.lab.store.needed_probes import ALL, on_grid
+from cgr.lab.store.needed_probes import ALL, rule_at_interval
 from cgr.rules import Rule, known_rules
 from cgr.rules import files as rule_files
 
@@ -45,9 +45,9 @@ def chosen_rules(rules: Sequence[str] | Mapping[str, Rule] | None, interval: int
     found: dict[str, Rule] = {}
     for name in rules or (ALL,):
         if name == ALL:
-            found |= {one: on_grid(one, interval) for one in known}
+            found |= {one: rule_at_interval(one, interval) for one in known}
         elif name in known:
-            found[name] = on_grid(name, interval)
+            found[name] = rule_at_interval(name, interval)
         elif rule_files.is_file(name):
             found[name if Path(name).stem in found else Path(name).stem] = _from_file(name, interval)
         else:

@@ -18,7 +18,7 @@ from cgr.lab.decide.columns import Columns
 from cgr.lab.decide.replay import decide_probes
 from cgr.lab.store import DEFAULT, Key, Store
 from cgr.lab.store.config import NATURAL, Asking, ProbeRequest, ProbeSet, RunConfig, same_model
-from cgr.lab.store.needed_probes import asked_by, serves
+from cgr.lab.store.needed_probes import requests_of, satisfies
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.lab.types import Bools
 from cgr.probing import ProbeSpec, ProbeStyle
@@ -100,7 +100,7 @@ class Run:
         """The names of the probe sets that this rule reads; `NotRecorded` says what is missing."""
         if self.main is not None and (self.chosen or self.main != DEFAULT) and _has_no_style(rule):
             return (self.main,)
-        return tuple(self._set_for(rule, request) for request in asked_by(rule))
+        return tuple(self._set_for(rule, request) for request in requests_of(rule))
 
     def rule_traces(self, probe_set: str | None = None, *, whole: bool = False) -> tuple[RecordedTrace, ...]:
         """The traces of the main set as rules read them: with the probes of this set and the final answer of the run."""
@@ -155,7 +155,9 @@ class Run:
 
     def _set_for(self, rule: Rule, request: ProbeRequest) -> str:
         prober = self.sets[self.main] if self.main is not None else self.config
-        serving = [name for name, one in self.sets.items() if same_model(prober, one) and serves(one, request, self.config)]
+        serving = [
+            name for name, one in self.sets.items() if same_model(prober, one) and satisfies(one, request, self.config)
+        ]
         if not serving:
             raise _missing(self.folder, rule, request)
         return DEFAULT if DEFAULT in serving else max(serving, key=lambda name: self.sets[name].interval)

@@ -105,27 +105,20 @@ class TraceLine(ExchangeModel):
         source = self.probe_set or self.run
         aggregate = source.asking.aggregate if source else certainty.DEFAULT
         trace = RecordedTrace(
-            question_id=self.question_id,
-            seed=self.seed,
-            gold=self.gold,
-            thinking_tokens=self.thinking_tokens,
-            ended=self.ended,
-            budget=self.budget,
             final=_final(self, aggregate),
             probes=_probes(self.probes, aggregate),
-            question=self.question,
-            eos=self.eos,
-            ids=self.ids,
-            text=self.text,
-            written=self.written,
             logprobs=_with_nan(self.logprobs),
             tops=_with_nan(self.tops),
-            forced=self.forced,
+            **{name: getattr(self, name) for name in SAME},
         )
         _check(trace, self.run)
         return trace
 
 
+SAME = (  # fields that a line and a recorded trace have in common
+    *("question_id", "seed", "gold", "thinking_tokens", "ended", "budget", "question", "eos", "written"),
+    *("text", "ids", "forced"),
+)
 PARTS: dict[str, type] = {
     "probes": ProbeLine,
     "final_details": ProbeDetails,
@@ -148,7 +141,7 @@ def to_line(
     final = trace.final
     counted = final.decoded > 0  # 0 means that the tokens of the final answer were not counted
     details = _details_of(final)
-    values = {name: getattr(trace, name) for name in TraceLine.model_fields if name in RecordedTrace.__slots__}
+    values: dict[str, Any] = {name: getattr(trace, name) for name in (*SAME, "format")}
     values |= {
         "final_answer": final.answer,
         "final_certainty": final.certainty,

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from cgr.engines.base import ModelInfo
-from cgr.engines.completions.engine import CHUNK
-from cgr.engines.llama.download import is_hub_id
-from cgr.engines.llama.engine import NAME, fingerprint
-from cgr.engines.llama.header import read_head
-from cgr.engines.open import ENGINES, find_model, server_addresses
+from cgr.engines.open import describe_file, is_local_file, tokens_per_request
 from cgr.lab.questions import SOURCES, arithmetic
 from cgr.lab.recipes.recipe import Recipe
 from cgr.lab.store.config import Asking
 from cgr.records import AnswerFormat, Record
 from cgr.settings import BUDGET, PROMPT_ROOM
 
-MINUTE, HOUR, DAY = 60, 3600, 86_400
+MINUTE, DAY = 60, 86_400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,19 +85,13 @@ def forecast(recipe: Recipe, folder: Path | None = None) -> Forecast:
         traces=traces,
         budget=resolved.budget,
         interval=resolved.interval,
-        requests=costs.requests if costs else None,
-        thinking_tokens=costs.thinking_tokens if costs else None,
-        probes=costs.probes if costs else None,
-        probe_tokens=costs.probe_tokens if costs else None,
-        answer_tokens=costs.answer_tokens if costs else None,
-        written_tokens=costs.written_tokens if costs else None,
-        reread_tokens=costs.reread_tokens if costs else None,
         tokens_per_second=recipe.tokens_per_second,
         seconds=_seconds(costs, recipe) if costs else None,
         base_url=recipe.base_url,
         server=recipe.server,
         further_sets=len(recipe.further_probes),
         forced=recipe.forced,
+        **{name: getattr(costs, name, None) for name in Costs.__slots__},
     )
 
 
@@ -142,10 +131,9 @@ def _total(parts: list[Costs], traces: int | None) -> Costs | None:
 
 
 def _thinking_requests(recipe: Recipe, budget: int) -> int:
-    """One stream for each trace on a server; requests of `chunk` tokens otherwise."""
-    if recipe.chunk is None and not is_file(recipe) and not is_hub_file(recipe):
-        return 1
-    return -(-budget // (recipe.chunk or CHUNK))
+    """The requests for the thinking of one trace: one stream, or one for each chunk."""
+    chunk = tokens_per_request(recipe.model, recipe.base_urls, recipe.chunk)
+    return 1 if chunk is None else -(-budget // chunk)
 
 
 def _seconds(costs: Costs, recipe: Recipe) -> float | None:
@@ -174,39 +162,9 @@ def _counted(recipe: Recipe) -> tuple[int, set[AnswerFormat]]:
 
 def expected_info(recipe: Recipe) -> ModelInfo:
     """What is known about a model without loading it: from its file if that is local, else from the recipe."""
-    if not is_file(recipe):
-        context = (recipe.budget or BUDGET) + PROMPT_ROOM
-        return ModelInfo(recipe.model, NAME, context, "", "")
-    return described(recipe.model)
-
-
-def is_file(recipe: Recipe) -> bool:
-    """Whether the model is a local file, whose metadata can be read without loading it."""
-    if server_addresses(recipe.model, recipe.base_urls) or recipe.model.startswith(tuple(ENGINES)):
-        return False
-    return not is_hub_id(recipe.model) or os.path.exists(recipe.model)
-
-
-def is_hub_file(recipe: Recipe) -> bool:
-    """Whether the model is a file on the hub."""
-    return not server_addresses(recipe.model, recipe.base_urls) and is_hub_id(recipe.model)
-
-
-def described(model: str) -> ModelInfo:
-    """A model described by the metadata of its file, as its engine would do; the think tags are left out."""
-    path = find_model(model)
-    head = read_head(path)
-    return ModelInfo(
-        name=model,
-        engine=NAME,
-        context=head.context,
-        open_tag="",
-        close_tag="",
-        interval=head.interval,
-        budget=head.budget,
-        max_answer_tokens=head.max_answer_tokens,
-        fingerprint=fingerprint(path),
-    )
+    if is_local_file(recipe.model, recipe.base_urls):
+        return describe_file(recipe.model)
+    return ModelInfo(recipe.model, "", (recipe.budget or BUDGET) + PROMPT_ROOM, "", "")
 
 
 def in_lines(plan: Forecast) -> list[str]:
@@ -247,7 +205,7 @@ def _further_rows(plan: Forecast) -> list[tuple[str, str, str]]:
 def _unit(plan: Forecast) -> str:
     """What one request for thinking returns: a chunk if there are more requests than a stream for each trace needs."""
     streamed = (plan.probes or 0) + (plan.traces or 0) * (3 + plan.further_sets + 3 * plan.forced)
-    return f"{CHUNK} thinking tokens" if (plan.requests or 0) > streamed else "the thinking of a trace"
+    return "a chunk of thinking" if (plan.requests or 0) > streamed else "the thinking of a trace"
 
 
 def _time(plan: Forecast) -> tuple[str, str]:

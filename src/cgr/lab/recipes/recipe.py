@@ -31,6 +31,10 @@ SEEDS = 64
 RUNS = Path("runs")
 RECIPES = Path("recipes")
 SUFFIX = ".toml"
+MODEL_KEYS = (  # options that hold only for the recipe's own model
+    *("base_url", "server", "sessions", "threads", "think_tags", "tokenizer", "device", "dtype", "chunk", "dialect"),
+    *("tokens_per_second", "prefill_tokens_per_second"),
+)
 # What a key must be, and an example: by key for lists and tables, by the type of the error for single values.
 LISTS = {
     "thresholds": ("a list of numbers", "thresholds = [0.96, 0.99]"),
@@ -167,23 +171,9 @@ class Recipe:
 
     def with_model(self, model: str) -> Recipe:
         """The same experiment on another model, without the options of the recipe's own model and server."""
-        return replace(
-            self,
-            model=model,
-            base_url=None,
-            server=None,
-            sessions=None,
-            threads=None,
-            think_tags=None,
-            tokenizer=None,
-            device=None,
-            dtype=None,
-            chunk=None,
-            dialect=(),
-            further_probes=tuple(one for one in self.further_probes if not one.base_url),
-            tokens_per_second=None,
-            prefill_tokens_per_second=None,
-        )
+        defaults: dict[str, Any] = {one.name: one.default for one in fields(Recipe) if one.name in MODEL_KEYS}
+        here = tuple(one for one in self.further_probes if not one.base_url)
+        return replace(self, **defaults | {"model": model, "further_probes": here})
 
 
 def _check_count(what: str, value: int | None, *, least: int) -> None:
@@ -253,7 +243,7 @@ def _error(path: Path, problem: ErrorDetails) -> UsageError:
         return UsageError(f"{path}: {sentence(problem, key)}", UnknownName.among(key, str(problem["input"]), choices).hint)
     expected, example = LISTS.get(key) or VALUES.get(problem["type"]) or (None, "{key} = ...")
     hint = f"Write it as in: {example.replace('{key}', key)}"
-    return UsageError(f"{path}: {sentence(problem, '.'.join(names), expected)}", hint)
+    return UsageError(f"{path}: {sentence(problem, key, expected)}", hint)
 
 
 def _unknown_key(where: str, key: str, part: type[Any]) -> UnknownName:

@@ -14,14 +14,13 @@ from pathlib import Path
 
 from cgr import __version__
 from cgr.engines.base import Capabilities, ModelInfo
-from cgr.engines.open import ModelOptions
+from cgr.engines.open import ModelOptions, describe_file, is_local_file
 from cgr.lab.ablate import WrittenAblations, ablate
 from cgr.lab.output import style
-from cgr.lab.recipes.forecast import described, is_file
 from cgr.lab.recipes.recipe import ExtraProbes, Recipe
 from cgr.lab.record.generate import Plan, generate
+from cgr.lab.record.jobs import Progress
 from cgr.lab.record.probe import probe_each
-from cgr.lab.record.progress import Progress
 from cgr.lab.report import FOLDER, JSON, WrittenReport, write_report
 from cgr.lab.report import page as pages
 from cgr.lab.report.result import Report
@@ -63,31 +62,39 @@ class Experiment:
         if self._lacks_traces(self.folder, self.plan):
             generate(self.folder, self.plan, self._model, sessions=self.sessions, progress=thinking)
         probing.begin_set(DEFAULT)
-        if self._lacks_probes():
+        if not self.plan.probe and self._lacks_probes(ProbeRequest(name=DEFAULT), None):
             self._probe(ProbeRequest(name=DEFAULT), self._model, probing)
         for further in self.recipe.further_probes:
-            if self._lacks_further(further):
+            if self._lacks_probes(further.request(), further.model):
                 model = self._other_model(further) if further.model else self._model
                 self._probe(further.request(), model, another())
         if self.recipe.forced:
             self._force(another())
 
     def _probe(self, request: ProbeRequest, model: Model, progress: Progress) -> None:
-        def open_generator(name: str) -> Model:
-            return self._open()
+        probe_each(
+            self.folder,
+            [request],
+            model,
+            open_generator=lambda name: self._open(),
+            sessions=self.sessions,
+            progress=progress,
+        )
 
-        probe_each(self.folder, [request], model, open_generator=open_generator, sessions=self.sessions, progress=progress)
+    def _lacks_probes(self, request: ProbeRequest, model: str | None) -> bool:
+        """Whether probes of a set are missing. A set with that name and another configuration is refused.
 
-    def _lacks_further(self, further: ExtraProbes) -> bool:
-        """Whether probes of a further set are missing. A set with that name and another configuration is refused."""
+        `model`: the model that is probed, if it is not the recipe's own.
+        """
+        name = request.name or DEFAULT
         with Store.open(self.folder) as store:
-            made, stored = set(store.made()), store.probe_sets().get(further.name)
+            made, stored = set(store.made()), store.probe_sets().get(name)
             if stored is None:
                 return bool(made)
-            wanted = further.request().probe_set(store.config, _probed_info(further, store.config, stored))
-            what, hint = f"The probe set {further.name!r} of {self.folder}", "Give the recipe's set another name."
+            wanted = request.probe_set(store.config, _probed_info(model, store.config, stored))
+            what, hint = f"The probe set {name!r} of {self.folder}", "Choose another --out, or another name for the set."
             refuse_differences(what, stored, wanted, hint)
-            return bool(made - store.probed(further.name))
+            return bool(made - store.probed(name))
 
     def _other_model(self, further: ExtraProbes) -> Model:
         """The model that a further set is probed with."""
@@ -142,20 +149,9 @@ class Experiment:
 
     def _config(self, plan: Plan, stored: RunConfig) -> RunConfig:
         """The configuration that the plan has on the recipe's model."""
-        info = described(self.recipe.model) if is_file(self.recipe) else _recorded_info(self.recipe, stored)
+        local = is_local_file(self.recipe.model, self.recipe.base_urls)
+        info = describe_file(self.recipe.model) if local else _recorded_info(self.recipe, stored)
         return plan.config(info, Capabilities(thinking_logprobs=True))
-
-    def _lacks_probes(self) -> bool:
-        """Whether probes of the default set are missing. A set with another configuration is refused."""
-        if self.plan.probe:
-            return False
-        with Store.open(self.folder) as store:
-            made, stored, run = set(store.made()), store.probe_sets().get(DEFAULT), store.config
-            if stored is None:
-                return bool(made)
-            wanted = ProbeSet("interval", run.interval, run.asking, run.model, run.fingerprint)
-            refuse_differences(f"The probe set {DEFAULT!r} of {self.folder}", stored, wanted, "Choose another --out.")
-            return bool(made - store.probed(DEFAULT))
 
     def report(self) -> WrittenReport:
         """The report of the run. It is written again only if something has changed."""
@@ -188,12 +184,12 @@ class Experiment:
         return Stamp(__version__, run_digest(self.folder), recipe.thresholds, recipe.penalties, _digest(numbers))
 
 
-def _probed_info(further: ExtraProbes, run: RunConfig, stored: ProbeSet) -> ModelInfo:
-    """The model of a further set, before it is loaded. A model with the recorded name has the recorded weights."""
-    if further.model is None:
+def _probed_info(model: str | None, run: RunConfig, stored: ProbeSet) -> ModelInfo:
+    """The model of a probe set, before it is loaded. A model with the recorded name has the recorded weights."""
+    if model is None:
         return ModelInfo(run.model, run.engine, 0, "", "", fingerprint=run.fingerprint)
-    known = stored.fingerprint if further.model == stored.model else ""
-    return ModelInfo(further.model, run.engine, 0, "", "", fingerprint=known)
+    known = stored.fingerprint if model == stored.model else ""
+    return ModelInfo(model, run.engine, 0, "", "", fingerprint=known)
 
 
 def _recorded_info(recipe: Recipe, stored: RunConfig) -> ModelInfo:

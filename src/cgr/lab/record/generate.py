@@ -18,8 +18,7 @@ from cgr.drive.driver import Driver, answer_room
 from cgr.engines.base import Capabilities, Engine, ModelInfo, OnText, Sampling, Session, Stretch, keyed_seed, written_text
 from cgr.engines.forwarding import ForwardingSession
 from cgr.errors import MissingCapability, UsageError
-from cgr.lab.record.jobs import Jobs
-from cgr.lab.record.progress import Progress
+from cgr.lab.record.jobs import Jobs, Progress
 from cgr.lab.store import DEFAULT, GENERATE, Key, Store
 from cgr.lab.store.config import NATURAL, Asking, ProbeSet, RunConfig
 from cgr.lab.store.recorded import RecordedTrace

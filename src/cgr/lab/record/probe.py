@@ -16,9 +16,8 @@ from typing import ClassVar, cast
 from cgr.drive.driver import Driver, answer_room
 from cgr.engines.base import Engine, Prompt, Sampling
 from cgr.errors import NotRecorded, UsageError
-from cgr.lab.record.jobs import Jobs
+from cgr.lab.record.jobs import Jobs, Progress
 from cgr.lab.record.packed import PackedEngine, PackingEngine
-from cgr.lab.record.progress import Progress
 from cgr.lab.record.retrace import RetraceEngine, same_vocabulary
 from cgr.lab.store import Key, Store, probing_stage
 from cgr.lab.store.config import ProbeRequest, ProbeSet, same_model

@@ -103,7 +103,7 @@ def budget_sweep(report: Report) -> Table:
         RELATIVE,
         SPREAD,
         Head("thinking_tokens_mean", "Thinking tokens (mean)", ",.0f"),
-        Head("ended_by_themselves", "Ended by themselves", ".1f", 100, "%"),
+        Head("ended_by_themselves", "Natural ends", ".1f", 100, "%"),
     )
     return Table.of_records("budget_sweep", "The baseline under smaller budgets", heads, report.budget_sweep)
 

@@ -16,8 +16,7 @@ from typing import Any, Self, cast
 
 from cgr import __version__
 from cgr.errors import CgrError, NotRecorded, UnknownName
-from cgr.lab.store import codec as rows
-from cgr.lab.store import schema
+from cgr.lab.store import codec, schema
 from cgr.lab.store.codec import storable
 from cgr.lab.store.config import (
     DEFAULT,
@@ -105,16 +104,8 @@ class Store:
         """The description of the run, with the interval and prefix of this probe set."""
         config = self.config
         source: ProbeSet | RunConfig = self.probe_sets().get(probe_set, config)
-        return RunInfo(
-            name=self.folder.resolve().name,
-            model=config.model,
-            engine=config.engine,
-            budget=config.budget,
-            interval=source.interval,
-            temperature=config.temperature,
-            prefix=source.asking.prefix,
-            source=config.source,
-        )
+        produced = (config.model, config.engine, config.budget, source.interval, config.temperature)
+        return RunInfo(self.folder.resolve().name, *produced, source.asking.prefix, config.source)
 
     def questions(self) -> tuple[Question, ...]:
         """Every question, in the order in which it was added."""
@@ -122,7 +113,7 @@ class Store:
 
     def made(self) -> tuple[Key, ...]:
         """The question and seed of every trace, in order."""
-        return tuple(self._all(rows.KEYS))
+        return tuple(self._all(codec.KEYS))
 
     def probe_sets(self) -> dict[str, ProbeSet]:
         """The probe sets by name, the oldest first."""
@@ -131,7 +122,7 @@ class Store:
 
     def probed(self, probe_set: str) -> frozenset[Key]:
         """The question and seed of every trace that has probes in this set."""
-        return frozenset(self._all(rows.KEYS_IN_SET, probe_set))
+        return frozenset(self._all(codec.KEYS_IN_SET, probe_set))
 
     def endings(self) -> tuple[int, int]:
         """The number of traces that ended naturally, and of those that reached the budget."""
@@ -140,7 +131,7 @@ class Store:
 
     def failures(self, stage: str | None = None) -> tuple[Failure, ...]:
         """The failures of one stage, or of all."""
-        found = self._all(rows.FAILURES, stage, stage)
+        found = self._all(codec.FAILURES, stage, stage)
         return tuple(Failure(*row) for row in found)
 
     def recorded(self, probe_set: str | None = DEFAULT, *, whole: bool = False) -> Iterator[RecordedTrace]:
@@ -151,7 +142,7 @@ class Store:
         if probe_set is None:
             found = self._all("SELECT id, NULL FROM traces ORDER BY question, seed")
         else:
-            found = self._all(rows.IN_SET, self._set_id(probe_set))
+            found = self._all(codec.IN_SET, self._set_id(probe_set))
         return (self._recorded(trace, probing, whole) for trace, probing in found)
 
     def trace(self, key: Key) -> RecordedTrace:
@@ -160,19 +151,19 @@ class Store:
 
     def prompt_ids(self, key: Key) -> tuple[int, ...]:
         """The token ids of a trace's prompt."""
-        return rows.unpack("I", self._one("SELECT prompt_ids FROM traces WHERE id = ?", self._trace_id(key)))
+        return codec.unpack("I", self._one("SELECT prompt_ids FROM traces WHERE id = ?", self._trace_id(key)))
 
     # Writing
 
     def add_questions(self, questions: Iterable[Question]) -> None:
         """Add the new questions. A question that is already stored must be equal."""
-        there = {question.id: question for question in self.questions()}
+        stored = {question.id: question for question in self.questions()}
         with self.at_once():
             for question in questions:
-                if question.id not in there:
+                if question.id not in stored:
                     row = (question.id, storable(question.text), question.gold, question.format)
                     self._db.execute("INSERT INTO questions (id, text, gold, format) VALUES (?, ?, ?, ?)", row)
-                elif there[question.id] != replace(question, text=storable(question.text)):
+                elif stored[question.id] != replace(question, text=storable(question.text)):
                     raise OtherConfiguration(
                         f"Question {question.id!r} is different in {self.folder}.", "Choose another --out."
                     )
@@ -186,9 +177,9 @@ class Store:
         probe_set: str | None = None,
     ) -> None:
         """Add a trace and, if it was probed while it was generated, its probes, in one transaction."""
-        row = rows.trace_row(self._question_number(trace.question_id), trace, prompt_ids, seconds)
+        row = codec.trace_row(self._question_number(trace.question_id), trace, prompt_ids, seconds)
         with self.at_once():
-            number = self._insert(rows.INSERT_TRACE, row)
+            number = self._insert(codec.INSERT_TRACE, row)
             self._forget_failure((trace.question_id, trace.seed), GENERATE)
             if probe_set is not None:
                 self._insert_probing(number, probe_set, trace.probes, None)
@@ -238,26 +229,26 @@ class Store:
 
     def _insert_probing(self, trace: int, probe_set: str, probes: Iterable[Probe], final: Probe | None) -> None:
         own = self._one("SELECT final FROM traces WHERE id = ?", trace)
-        other = rows.final_text(final) if final else own
+        other = codec.final_text(final) if final else own
         values = (self._set_id(probe_set), trace, None if other == own else other)
         number = self._insert("INSERT INTO probings (probe_set, trace, final) VALUES (?, ?, ?)", values)
-        self._db.executemany(rows.INSERT_PROBE, [rows.probe_row(number, probe) for probe in probes])
+        self._db.executemany(codec.INSERT_PROBE, [codec.probe_row(number, probe) for probe in probes])
 
     def _forget_failure(self, key: Key, stage: str) -> None:
         where = (self._question_number(key[0]), key[1], stage)
         self._db.execute("DELETE FROM failures WHERE question = ? AND seed = ? AND stage = ?", where)
 
     def _recorded(self, trace: int, probing: int | None, whole: bool) -> RecordedTrace:
-        (row,) = self._all(rows.select_trace(whole, self._version), trace)
-        probes = self._all(rows.SELECT_WHOLE_PROBES if whole else rows.SELECT_PROBES, probing) if probing else []
+        (row,) = self._all(codec.select_trace(whole, self._version), trace)
+        probes = self._all(codec.select_probes(whole), probing) if probing else []
         final = self._one("SELECT final FROM probings WHERE id = ?", probing) if probing else None
-        return rows.trace_of(row, self.config.budget, tuple(map(rows.probe_of, probes)), final, whole)
+        return codec.trace_of(row, self.config.budget, tuple(map(codec.probe_of, probes)), final, whole)
 
     def _question_number(self, question: str) -> int:
         return int(self._one("SELECT number FROM questions WHERE id = ?", question))
 
     def _trace_id(self, key: Key) -> int:
-        found = self._all(rows.TRACE_ID, *key)
+        found = self._all(codec.TRACE_ID, *key)
         if not found:
             raise NotRecorded(
                 f"Question {key[0]!r} with seed {key[1]} is not in {self.folder}.", "Generate it with `cgr generate`."

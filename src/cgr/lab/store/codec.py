@@ -12,19 +12,10 @@ from typing import Any
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.records import Probe, Token
 
-_TRACE = "SELECT q.id, t.seed, q.gold, t.tokens, t.ended, t.eos, q.text, q.format, t.final, t.written, t.text"
-_OF_TRACE = " FROM traces t JOIN questions q ON q.number = t.question WHERE t.id = ?"
 INSERT_TRACE = (
     "INSERT INTO traces (question, seed, tokens, ended, eos, seconds, final, written, text, prompt_ids, ids, logprobs, "
     "tops, forced) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_PROBE = (
-    "SELECT at, answer, certainty, closed, bound, probabilities, suffix, suffix_ids, entropy, prefilled, cached, decoded, "
-    "seconds"
-)
-_OF_PROBING = " FROM probes WHERE probing = ? ORDER BY at"
-SELECT_PROBES = f"{_PROBE}, '[]'{_OF_PROBING}"
-SELECT_WHOLE_PROBES = f"{_PROBE}, tokens{_OF_PROBING}"
 KEYS = "SELECT q.id, t.seed FROM traces t JOIN questions q ON q.number = t.question ORDER BY t.question, t.seed"
 KEYS_IN_SET = (
     "SELECT q.id, t.seed FROM probings p JOIN probe_sets s ON s.id = p.probe_set JOIN traces t ON t.id = p.trace "
@@ -42,10 +33,22 @@ INSERT_PROBE = "INSERT INTO probes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 
 
 def select_trace(whole: bool, version: int) -> str:
-    """The SQL that selects one trace by id, its long columns only if `whole`. Schema 1 has no `tops` and `forced`."""
+    """SQL for one trace by id, in the order of `RecordedTrace`; long columns only if `whole`. Schema 1 has fewer."""
     forced, tops = ("'[]'", "x''") if version < 2 else ("t.forced", "t.tops")
-    long = f"t.ids, t.logprobs, {tops}" if whole else "x'', x'', x''"
-    return f"{_TRACE}, {forced}, {long}{_OF_TRACE}"
+    ids, logprobs, tops = ("t.ids", "t.logprobs", tops) if whole else ("x''", "x''", "x''")
+    return (
+        f"SELECT q.id, t.seed, q.gold, t.tokens, t.ended, t.final, q.text, q.format, t.eos, {ids}, t.text, t.written, "
+        f"{logprobs}, {tops}, {forced} FROM traces t JOIN questions q ON q.number = t.question WHERE t.id = ?"
+    )
+
+
+def select_probes(whole: bool) -> str:
+    """SQL for the probes of one trace in one set, in the order of `Probe`; their tokens only if `whole`."""
+    tokens = "tokens" if whole else "'[]'"
+    return (
+        f"SELECT at, answer, certainty, closed, probabilities, {tokens}, suffix, suffix_ids, bound, entropy, prefilled, "
+        "cached, decoded, seconds FROM probes WHERE probing = ? ORDER BY at"
+    )
 
 
 def trace_row(question: int, trace: RecordedTrace, prompt_ids: Sequence[int], seconds: float) -> tuple[Any, ...]:
@@ -70,30 +73,16 @@ def trace_row(question: int, trace: RecordedTrace, prompt_ids: Sequence[int], se
 
 def trace_of(row: Sequence[Any], budget: int, probes: tuple[Probe, ...], final: str | None, whole: bool) -> RecordedTrace:
     """The trace in a row of `select_trace`; `final`, if given, replaces its own final answer."""
-    question, seed, gold, tokens, ended, eos, asked, form, own_final, written, text, forced, ids, logprobs, tops = row
-    return RecordedTrace(
-        question_id=question,
-        seed=seed,
-        gold=gold,
-        thinking_tokens=tokens,
-        ended=ended,
-        budget=budget,
-        final=_final_of(final or own_final, whole),
-        probes=probes,
-        question=asked,
-        format=form,
-        eos=bool(eos),
-        ids=unpack("I", ids),
-        text=text,
-        written=written,
-        logprobs=unpack("f", logprobs),
-        tops=unpack("f", tops),
-        forced=tuple((at, count) for at, count in json.loads(forced)) if forced != "[]" else (),
-    )
+    *start, own_final, question, form, eos, ids, text, written, logprobs, tops, forced = row
+    answer = _final_of(final or own_final, whole)
+    appended = tuple((at, count) for at, count in json.loads(forced)) if forced != "[]" else ()
+    values = [*start, budget, answer, probes, question, form, bool(eos), unpack("I", ids), text, written]
+    values += [unpack("f", logprobs), unpack("f", tops), appended]
+    return RecordedTrace(*values)
 
 
 def probe_row(probing: int, probe: Probe) -> tuple[Any, ...]:
-    """The values for `INSERT_PROBE`."""
+    """The values for `INSERT_PROBE`, in the order of the table."""
     return (
         probing,
         probe.at,
@@ -114,25 +103,11 @@ def probe_row(probing: int, probe: Probe) -> tuple[Any, ...]:
 
 
 def probe_of(row: Sequence[Any]) -> Probe:
-    """The probe in a row of `SELECT_PROBES`."""
-    at, answer, certainty, closed, bound, probabilities, suffix, suffix_ids, entropy, *costs, tokens = row
-    prefilled, cached, decoded, seconds = costs
-    return Probe(
-        at=at,
-        answer=answer,
-        certainty=certainty,
-        closed=bool(closed),
-        probabilities=tuple(json.loads(probabilities)),
-        tokens=_tokens(json.loads(tokens)) if tokens != "[]" else (),
-        suffix=suffix,
-        suffix_ids=_suffix_ids(suffix_ids),
-        bound=bool(bound),
-        entropy=entropy,
-        prefilled=prefilled,
-        cached=cached,
-        decoded=decoded,
-        seconds=seconds,
-    )
+    """The probe in a row of `select_probes`."""
+    at, answer, certainty, closed, probabilities, tokens, suffix, suffix_ids, bound, *costs = row
+    decoded = _tokens(json.loads(tokens)) if tokens != "[]" else ()
+    answered = (at, answer, certainty, bool(closed), tuple(json.loads(probabilities)), decoded)
+    return Probe(*answered, suffix, _suffix_ids(suffix_ids), bool(bound), *costs)
 
 
 def final_text(final: Probe) -> str:

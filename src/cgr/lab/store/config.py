@@ -187,28 +187,28 @@ def _name(model: RunConfig | ProbeSet | ModelInfo) -> str:
     return model.name if isinstance(model, ModelInfo) else model.model
 
 
-def differences(there: RunConfig | ProbeSet, here: RunConfig | ProbeSet) -> list[str]:
+def differences(stored: RunConfig | ProbeSet, wanted: RunConfig | ProbeSet) -> list[str]:
     """A phrase for each difference between the stored configuration and this one."""
-    found = [] if same_model(there, here) else [_model_difference(there, here)]
-    pairs = [*_values(there, here), *_values(there.asking, here.asking)]
+    found = [] if same_model(stored, wanted) else [_model_difference(stored, wanted)]
+    pairs = [*_values(stored, wanted), *_values(stored.asking, wanted.asking)]
     return found + [f"{name.replace('_', ' ')} is {a!r} there and {b!r} here" for name, a, b in pairs if a != b]
 
 
-def _values(there: Record, here: Record) -> list[tuple[str, object, object]]:
+def _values(stored: Record, wanted: Record) -> list[tuple[str, object, object]]:
     separate = {"model", "fingerprint", "asking"}
-    names = [field.name for field in fields(there) if field.name not in separate]  # type: ignore[arg-type]
-    return [(name, getattr(there, name), getattr(here, name)) for name in names]
+    names = [field.name for field in fields(stored) if field.name not in separate]  # type: ignore[arg-type]
+    return [(name, getattr(stored, name), getattr(wanted, name)) for name in names]
 
 
-def _model_difference(there: RunConfig | ProbeSet, here: RunConfig | ProbeSet) -> str:
-    if there.model == here.model:
-        return f"the weights of {here.model!r} have changed"
-    return f"model is {there.model!r} there and {here.model!r} here"
+def _model_difference(stored: RunConfig | ProbeSet, wanted: RunConfig | ProbeSet) -> str:
+    if stored.model == wanted.model:
+        return f"the weights of {wanted.model!r} have changed"
+    return f"model is {stored.model!r} there and {wanted.model!r} here"
 
 
-def refuse_differences(what: str, there: RunConfig | ProbeSet, here: RunConfig | ProbeSet, hint: str) -> None:
+def refuse_differences(what: str, stored: RunConfig | ProbeSet, wanted: RunConfig | ProbeSet, hint: str) -> None:
     """Raise `OtherConfiguration` if the stored configuration differs from this one."""
-    found = differences(there, here)
+    found = differences(stored, wanted)
     if found:
         raise OtherConfiguration(f"{what} has another configuration: {in_words(found)}.", hint)
 

@@ -11,7 +11,7 @@ from cgr.rules import Rule, Seen, known_rules, make_rule
 ALL = "all"
 
 
-def asked_by(rule: Rule) -> tuple[ProbeRequest, ...]:
+def requests_of(rule: Rule) -> tuple[ProbeRequest, ...]:
     """The probe sets that a rule reads: its own and, if that holds no answers, one with answers at the same positions."""
     if not rule.thinks:
         return (ProbeRequest("start", close_think="always"),)
@@ -25,24 +25,24 @@ def asked_by(rule: Rule) -> tuple[ProbeRequest, ...]:
     return (own,) if rule.answers else (own, ProbeRequest(where, interval, close_think="always"))
 
 
-def wishes_for(
-    names: Iterable[str], config: RunConfig, there: Iterable[ProbeSet] = (), interval: int | None = None
+def requests_for(
+    names: Iterable[str], config: RunConfig, stored: Iterable[ProbeSet] = (), interval: int | None = None
 ) -> list[ProbeRequest]:
     """The requests for every probe set that these rules (or `all`) read, each once.
 
-    A suitable set of the run (`there`) is continued in place of a new one. Rules without probes are skipped, and so are
+    A suitable set of the run (`stored`) is continued in place of a new one. Rules without probes are skipped, and so are
     rules that need another run (forced, or with log-probabilities of the thinking). `interval`: for rules that leave it
     open; by default that of the run.
     """
-    known, sets = known_rules(), [*there]
+    known, sets = known_rules(), [*stored]
     chosen = [one for name in names for one in (known if name == ALL else [name])]
     found: dict[ProbeRequest, None] = {}
     for name in chosen:
         if name not in known:
             raise UnknownName.among("rule", name, [*known, ALL])
-        rule = on_grid(name, interval or config.interval)
-        for request in () if forces(rule) else asked_by(rule):
-            suitable = next((one for one in sets if serves(one, request, config)), None)
+        rule = rule_at_interval(name, interval or config.interval)
+        for request in () if forces(rule) else requests_of(rule):
+            suitable = next((one for one in sets if satisfies(one, request, config)), None)
             if suitable is None:
                 suitable = ProbeSet(request.where, request.interval or 0, request.asking(config.asking))
                 sets.append(suitable)
@@ -50,27 +50,27 @@ def wishes_for(
     return [*found]
 
 
-def on_grid(name: str, interval: int) -> Rule:
+def rule_at_interval(name: str, interval: int) -> Rule:
     """A rule by name, with this interval if it has one."""
     known = known_rules()[name].parameters()
     return make_rule(name, **({"interval": interval} if "interval" in known and interval >= 1 else {}))
 
 
-def serves(there: ProbeSet, request: ProbeRequest, config: RunConfig) -> bool:
+def satisfies(stored: ProbeSet, request: ProbeRequest, config: RunConfig) -> bool:
     """Whether a set holds the requested probes: the same options, at all of the positions.
 
     The aggregate does not matter: it is recomputed from the probabilities.
     """
-    if way(there.asking) != way(request.asking(config.asking)):
+    if _decoding_options(stored.asking) != _decoding_options(request.asking(config.asking)):
         return False
-    if there.where == "anywhere":
+    if stored.where == "anywhere":
         return request.where == "interval"
-    if request.where != "interval" or there.where != "interval":
-        return there.where == request.where
-    return there.interval > 0 and (request.interval or config.interval) % there.interval == 0
+    if request.where != "interval" or stored.where != "interval":
+        return stored.where == request.where
+    return stored.interval > 0 and (request.interval or config.interval) % stored.interval == 0
 
 
-def way(asking: Asking) -> tuple[object, ...]:
+def _decoding_options(asking: Asking) -> tuple[object, ...]:
     """The options that change what a probe decodes."""
     return asking.prefix, asking.max_answer_tokens, asking.reads, asking.close_think == "always"
 
@@ -80,4 +80,4 @@ def forces(rule: Rule) -> bool:
     return rule.forces
 
 
-__all__ = ["ALL", "ProbeRequest", "asked_by", "forces", "on_grid", "serves", "way", "wishes_for"]
+__all__ = ["ALL", "ProbeRequest", "forces", "requests_for", "requests_of", "rule_at_interval", "satisfies"]

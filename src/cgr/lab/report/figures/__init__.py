@@ -18,7 +18,7 @@ from cgr.lab.output.style import SavedFigure
 from cgr.lab.report.figures import answers, certainty, models, tokens
 from cgr.lab.report.result import Report
 from cgr.lab.score import accuracy as scores
-from cgr.lab.types import Ints
+from cgr.lab.types import Bools, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,128 +46,99 @@ class FigureData:
 
 
 @dataclass(frozen=True, slots=True)
+class Condition:
+    """What a figure needs: whether a run has it, and the sentence that is shown if not."""
+
+    holds: Callable[[FigureData], Any]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plot:
-    """One figure: its file name, caption, drawing function, and checks that give a reason to leave it out."""
+    """One figure: its file name, caption, drawing function, and what it needs."""
 
     name: str
     caption: str
     draw: Callable[[FigureData], Any]
-    checks: tuple[Callable[[FigureData], str], ...]
+    needs: tuple[Condition, ...]
 
     def why_not(self, data: FigureData) -> str:
         """The first reason against drawing it; empty if there is none."""
-        return next((reason for check in self.checks if (reason := check(data))), "")
+        return next((need.reason for need in self.needs if not need.holds(data)), "")
 
 
-# Checks: each returns an empty string, or why a figure is left out.
+def _mixed(columns: Columns, right: Bools) -> bool:
+    return scores.accuracy(columns, right) not in (0, 1)
 
 
-def has_golds(data: FigureData) -> str:
-    """Some question has a known answer."""
-    return "" if data.columns.graded.any() else "No question has a known answer."
-
-
-def has_probes(data: FigureData) -> str:
-    """Some probe was recorded."""
-    return "" if data.columns.present.any() else "No probe was recorded."
-
-
-def has_fired(data: FigureData) -> str:
-    """The rule stopped some trace at the shown threshold."""
-    return "" if data.decided.fired else f"At a threshold of {data.report.shown:g} the rule never fired: nothing was saved."
-
-
-def has_seeds(data: FigureData) -> str:
-    """There are at least two seeds."""
-    return "" if len(data.columns.seeds) > 1 else "There is only one seed: nothing to compare."
-
-
-def has_questions(data: FigureData) -> str:
-    """There are at least two questions."""
-    return "" if len(data.columns.questions) > 1 else "There is only one question: nothing to rank."
-
-
-def has_steps(data: FigureData) -> str:
-    """The budget is longer than one interval."""
-    return "" if len(data.columns.steps) else "The budget is not longer than one interval: there are no steps."
-
-
-def has_penalties(data: FigureData) -> str:
-    """Grade was computed for some penalty."""
-    return "" if data.report.grade else "No penalty was given."
-
-
-def has_right_and_wrong(data: FigureData) -> str:
-    """The rule's answers are neither all right nor all wrong."""
-    return _mixed(scores.accuracy(data.columns, data.decided.right), "answer")
-
-
-def has_final_errors(data: FigureData) -> str:
-    """The final answers are neither all right nor all wrong."""
-    return _mixed(scores.accuracy(data.columns, data.columns.final_right), "final answer")
-
-
-def _mixed(accuracy: float | None, what: str) -> str:
-    if accuracy not in (0, 1):
-        return ""
-    return f"Every {what} is {'right' if accuracy else 'wrong'}: there is nothing to compare."
-
-
+GOLDS = Condition(lambda data: data.columns.graded.any(), "No question has a known answer.")
+PROBES = Condition(lambda data: data.columns.present.any(), "No probe was recorded.")
+FIRED = Condition(lambda data: data.decided.fired, "At the shown threshold the rule never fired: nothing was saved.")
+SEEDS = Condition(lambda data: len(data.columns.seeds) > 1, "There is only one seed: nothing to compare.")
+QUESTIONS = Condition(lambda data: len(data.columns.questions) > 1, "There is only one question: nothing to rank.")
+STEPS = Condition(lambda data: len(data.columns.steps), "The budget is not longer than one interval: there are no steps.")
+PENALTIES = Condition(lambda data: data.report.grade, "No penalty was given.")
+MIXED_ANSWERS = Condition(
+    lambda data: _mixed(data.columns, data.decided.right), "The answers of the rule are all right or all wrong."
+)
+MIXED_FINALS = Condition(
+    lambda data: _mixed(data.columns, data.columns.final_right), "The final answers are all right or all wrong."
+)
 PLOTS = (
     Plot(
         "cumulative_predictions",
         "Correct and incorrect answers given by each step of the thinking budget; the rest is answered at the budget.",
         answers.cumulative,
-        (has_golds,),
+        (GOLDS,),
     ),
     Plot(
         "incorrect_to_correct",
         "Incorrect answers for each correct one, among those given by each step.",
         answers.ratio,
-        (has_golds, has_right_and_wrong),
+        (GOLDS, MIXED_ANSWERS),
     ),
     Plot(
         "certainty_histogram",
         "Distribution of certainty over probes, by whether the answer was right: shows how polarised a model is.",
         certainty.histogram,
-        (has_probes,),
+        (PROBES,),
     ),
     Plot(
         "average_certainty",
         "Mean certainty at each step: of the traces still thinking (band: SD over seeds; below: their number), and of all "
         "traces, with ended traces at their final certainty.",
         certainty.average,
-        (has_probes, has_steps),
+        (PROBES, STEPS),
     ),
     Plot(
         "accuracy_by_seed",
         "Correct answers of each seed, baseline and rule.",
         answers.by_seed,
-        (has_golds, has_seeds),
+        (GOLDS, SEEDS),
     ),
     Plot(
         "distance_from_baseline",
         "Difference in correct answers between rule and baseline for each seed.",
         answers.distance,
-        (has_golds, has_seeds, has_fired),
+        (GOLDS, SEEDS, FIRED),
     ),
     Plot(
         "grade_over_budget",
         "Grade with abstention at each step, for each penalty and threshold. Dots: maxima; dotted line: baseline.",
         answers.grade,
-        (has_golds, has_steps, has_penalties),
+        (GOLDS, STEPS, PENALTIES),
     ),
     Plot(
         "tokens_saved_by_seed",
         "Thinking tokens used and saved for each seed.",
         tokens.saved_by_seed,
-        (has_fired, has_seeds),
+        (FIRED, SEEDS),
     ),
     Plot(
         "tokens_saved_heat_map",
         "Thinking tokens saved for each question and seed.",
         tokens.heat_map,
-        (has_fired,),
+        (FIRED,),
     ),
     Plot(
         "tokens_used",
@@ -179,25 +150,25 @@ PLOTS = (
         "savings_by_question",
         "Share of thinking tokens saved on each question: a ranking of difficulty.",
         tokens.by_question,
-        (has_fired, has_questions),
+        (FIRED, QUESTIONS),
     ),
     Plot(
         "accuracy_against_tokens",
         "The trade-off: accuracy against tokens for every threshold, beside smaller fixed budgets.",
         tokens.trade_off,
-        (has_golds, has_probes),
+        (GOLDS, PROBES),
     ),
     Plot(
         "reliability",
         "Share of right answers at each certainty; the size of a marker shows the share of answers in its bin.",
         certainty.reliability,
-        (has_golds,),
+        (GOLDS,),
     ),
     Plot(
         "risk_coverage",
         "Share of wrong answers among the most certain answers.",
         certainty.risk,
-        (has_golds, has_final_errors),
+        (GOLDS, MIXED_FINALS),
     ),
 )
 MODEL_PLOTS: tuple[tuple[str, str, Callable[[Sequence[Report]], Any]], ...] = (

@@ -1,45 +1,56 @@
-"""The wire against a real server that fails in every way: an error then, never an answer."""
+"""The client against a real server that fails in every way: an error then, never an answer."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
-from cgr.engines.base import Sampling
-from cgr.engines.completions import wire as wire_module
-from cgr.engines.completions.wire import Piece, Wire, probe_body, thinking_body
+from cgr.engines.base import Message, Sampling
+from cgr.engines.completions.client import CompletionClient, ServedModel
+from cgr.engines.completions.dialect import CompletionRequest, Dialect, Piece
+from cgr.engines.completions.http import RetryPolicy, Server
+from cgr.engines.completions.pool import Attempts, Pool, Replica
+from cgr.engines.text.chat import ThinkTags
 from cgr.errors import CgrError, DoesNotFit, EngineError
 from cgr.records import Token
 from tests.engines.completions.serving import Serving, cut, document, event, events, piece, reply, scored, serving
 
-Call = Callable[[Wire], Awaitable[object]]
-BODY = thinking_body([1, 2], 4, Sampling(), 0, 0)
+Call = Callable[[CompletionClient], Awaitable[object]]
+POLICY = RetryPolicy(tries=2, pause=0.0, longest=0.0, first=5.0)
+NATIVE = Dialect("llama.cpp", "llama.cpp", 4096, 4, "llama.cpp", logprobs=1000)
+VLLM = Dialect("openai", "vllm", 4096, tokenize="vllm", logprobs=20)
+REQUEST = CompletionRequest([1, 2], 4, Sampling())
+TAGS = ThinkTags("<think>", "</think>")
 
 
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire_module, "PAUSE", 0.0)
+async def streamed(client: CompletionClient) -> list[Piece]:
+    async def attempt(server: Server) -> list[Piece]:
+        request = CompletionRequest([1, 2], 4, Sampling(), stream=True)
+        async with client.stream(server, request) as pieces:
+            return [one async for one in pieces]
+
+    return await Attempts(Replica(client.pool)).until_done(attempt)
 
 
-async def streamed(wire: Wire) -> list[Piece]:
-    async with wire.stream(BODY) as pieces:
-        return [one async for one in pieces]
+async def complete(client: CompletionClient) -> Piece:
+    return await Attempts(Replica(client.pool)).until_done(lambda server: client.complete(server, REQUEST))
 
 
-async def on_wire(served: Serving, call: Call) -> object:
-    wire = Wire(served.address, "secret")
+async def on_server(served: Serving, call: Call, dialect: Dialect = NATIVE, **props: str) -> Any:
+    pool = Pool([Server(served.address, "secret", POLICY)], POLICY)
     try:
-        return await call(wire)
+        return await call(CompletionClient(dialect, ServedModel(served.address, "m", 4096, "llama.cpp", dict(props)), pool))
     finally:
-        await wire.close()
+        await pool.close()
 
 
 CALLS: dict[str, Call] = {
-    "tokenize": lambda wire: wire.tokenize("a"),
-    "detokenize": lambda wire: wire.detokenize([1]),
-    "complete": lambda wire: wire.complete(BODY),
+    "tokenize": lambda client: client.encode("a"),
+    "detokenize": lambda client: client.decode([1]),
+    "complete": complete,
     "stream": streamed,
 }
 NO_PROBABILITY = {"id": 1, "bytes": [97], "logprob": None, "top_logprobs": []}
@@ -78,8 +89,8 @@ WRONG_STREAMS: dict[str, bytes] = {
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG.keys())
 async def test_whatever_is_called(call: Call, wrong: bytes) -> None:
     async with serving(wrong) as served:
-        with pytest.raises(EngineError) as caught:
-            await on_wire(served, call)
+        with pytest.raises(CgrError) as caught:
+            await on_server(served, call)
     assert caught.value.hint
 
 
@@ -87,8 +98,8 @@ async def test_whatever_is_called(call: Call, wrong: bytes) -> None:
 @pytest.mark.parametrize("wrong", WRONG_DOCUMENTS.values(), ids=WRONG_DOCUMENTS.keys())
 async def test_documents(call: Call, wrong: bytes) -> None:
     async with serving(wrong) as served:
-        with pytest.raises(EngineError) as caught:
-            await on_wire(served, call)
+        with pytest.raises(CgrError) as caught:
+            await on_server(served, call)
     assert caught.value.hint
 
 
@@ -96,62 +107,62 @@ async def test_documents(call: Call, wrong: bytes) -> None:
 async def test_streams(wrong: bytes) -> None:
     async with serving(wrong) as served:
         with pytest.raises(EngineError) as caught:
-            await on_wire(served, streamed)
+            await on_server(served, streamed)
     assert caught.value.hint
 
 
 @pytest.mark.parametrize("call", [CALLS["complete"], CALLS["stream"]])
 async def test_a_full_context_is_told_apart(call: Call) -> None:
-    full = document({"error": {"message": "the request exceeds the available context size"}}, "400 Bad Request")
+    full = document({"error": {"message": "too long", "type": "exceed_context_size_error"}}, "400 Bad Request")
     async with serving(full) as served:
         with pytest.raises(DoesNotFit, match="ran out of context"):
-            await on_wire(served, call)
+            await on_server(served, call)
 
 
 async def test_what_the_server_said_is_passed_on() -> None:
     async with serving(WRONG["an error"]) as served:
-        with pytest.raises(CgrError, match="The server refused: out of luck"):
-            await on_wire(served, CALLS["complete"])
+        with pytest.raises(CgrError, match="failed 2 times in a row: it answered 500: out of luck"):
+            await on_server(served, CALLS["complete"])
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
 async def test_nobody_there(call: Call) -> None:
     async with serving(b"") as gone:
         pass
-    with pytest.raises(EngineError, match="The server was lost"):
-        await on_wire(gone, call)
+    with pytest.raises(EngineError, match="failed 2 times in a row: it could not be reached"):
+        await on_server(gone, call)
 
 
 async def test_a_server_that_hung_up_is_asked_again() -> None:
     """A kept connection may be closed just as it is used."""
     async with serving(b"", document({"tokens": [5, 6]})) as served:
-        assert await on_wire(served, CALLS["tokenize"]) == (5, 6)
+        assert await on_server(served, CALLS["tokenize"]) == (5, 6)
         assert len(served.requests) == 2
 
 
 async def test_the_key_goes_with_every_request() -> None:
     async with serving(document({"tokens": [5]})) as served:
-        await on_wire(served, CALLS["tokenize"])
+        await on_server(served, CALLS["tokenize"])
     assert served.requests[0].headers["authorization"] == "Bearer secret"
 
 
 async def test_special_tokens_are_read_as_such() -> None:
     async with serving(document({"tokens": [5]})) as served:
-        await on_wire(served, CALLS["tokenize"])
+        await on_server(served, CALLS["tokenize"])
     assert served.requests[0].body == {"content": "a", "add_special": False, "parse_special": True}
 
 
 async def test_a_whole_completion() -> None:
     done = piece(5, 6, text="ab", stop="limit", timings={"cache_n": 10, "prompt_n": 2})
     async with serving(document(done)) as served:
-        assert await on_wire(served, CALLS["complete"]) == Piece((5, 6), "ab", (), 10, 2, "limit")
+        assert await on_server(served, CALLS["complete"]) == Piece((5, 6), "ab", (), 10, 2, "limit")
 
 
 async def test_a_character_spread_over_tokens() -> None:
     """The text of a token is what its bytes complete."""
     stream = events(scored((5, b"\xc3", -1.0)), scored((6, b"\xa9", -0.5)), piece(stop="limit"))
     async with serving(stream) as served:
-        pieces = await on_wire(served, streamed)
+        pieces = await on_server(served, streamed)
     assert isinstance(pieces, list)
     assert [token for one in pieces for token in one.tokens] == [
         Token(5, "", -1.0, ((5, -1.0),)),
@@ -160,37 +171,38 @@ async def test_a_character_spread_over_tokens() -> None:
     assert pieces[-1].stop == "limit"
 
 
-async def test_leaving_a_stream_hangs_up() -> None:
-    """What cancels a completion on the server."""
-    gone = asyncio.Event()
+async def test_a_conversation_of_several_turns() -> None:
+    """With the template of the model's file for llama.cpp, and by the server's own for vLLM."""
+    turns = (Message("system", "Be brief."), Message("user", "Hi"), Message("assistant", "Hello."), Message("user", "Why?"))
+    template = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
+    async with serving(document({"tokens": [5]})) as served:
+        await on_server(served, lambda client: client.prompt(turns, TAGS), chat_template=template)
+    text = "[system]Be brief.[user]Hi[assistant]Hello.[user]Why?<think>\n"
+    assert served.requests[0].body["content"] == text
+    async with serving(document({"tokens": [5, 6]}), document({"prompt": "<think>"})) as served:
+        assert await on_server(served, lambda client: client.prompt(turns, TAGS), VLLM) == (5, 6)
+    roles = [message["role"] for message in served.requests[0].body["messages"]]
+    assert roles == ["system", "user", "assistant", "user"]
 
-    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+
+async def test_cancelling_a_whole_completion_closes_its_connection() -> None:
+    """So that the server stops computing what nobody waits for."""
+    asked, gone = asyncio.Event(), asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + event(piece(1, text="a")))
+        asked.set()
         while await reader.read(1000):
             pass
         gone.set()
         writer.close()
 
-    server = await asyncio.start_server(endless, "127.0.0.1", 0)
-    wire = Wire(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "secret")
-    async with server, wire.stream(BODY) as pieces:
-        assert (await anext(pieces)).ids == (1,)
-    await gone.wait()
-    await wire.close()
-
-
-def test_nothing_filters_but_what_was_asked_for() -> None:
-    """The server's own sampling defaults apply silently unless they are sent."""
-    body = thinking_body([1, 2], 7, Sampling(0.6, 0.9, 3), 11, 2, banned=[4])
-    assert (body["temperature"], body["top_p"], body["top_k"], body["min_p"]) == (0.6, 0.9, 0, 0.0)
-    assert (body["prompt"], body["n_predict"], body["seed"], body["id_slot"]) == ([1, 2], 7, 11, 2)
-    assert (body["cache_prompt"], body["return_tokens"], body["logit_bias"]) == (True, True, [[4, False]])
-    assert "n_probs" not in body  # it sorts the vocabulary: for probes only
-
-
-def test_a_probe_is_greedy_and_raw() -> None:
-    body = probe_body([1, 2], 4, 1)
-    assert (body["temperature"], body["logit_bias"], body["cache_prompt"]) == (0.0, [], True)
-    assert body["n_probs"] > 0
-    assert "post_sampling_probs" not in body
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    served = Serving([], address=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    async with server:
+        waiting = asyncio.create_task(on_server(served, complete))
+        await asked.wait()
+        waiting.cancel()
+        await gone.wait()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting

@@ -1,31 +1,59 @@
-"""Sessions over HTTP, against a server that plays a part."""
+"""Sessions in chunks, against a server that replies what a test wants."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
-from cgr.engines.base import Sampling, Stretch, keyed_seed
-from cgr.engines.completions.chunk_session import CHUNK, CompletionsSession
-from cgr.engines.completions.wire import Wire
-from cgr.engines.text.end_tag import EndTag
+from cgr.drive.driver import Driver
+from cgr.engines.base import Sampling, Stretch, keyed_seed, written_text
+from cgr.engines.completions.client import CompletionClient, ServedModel
+from cgr.engines.completions.dialect import Dialect
+from cgr.engines.completions.engine import CHUNK
+from cgr.engines.completions.http import RetryPolicy, Server
+from cgr.engines.completions.pool import Pool, Replica
+from cgr.engines.completions.session import CompletionsSession
+from cgr.engines.completions.thinking import ThinkingFormat
+from cgr.engines.scripted import ScriptedEngine
+from cgr.engines.text.chat import EndTag
 from cgr.errors import DoesNotFit, EngineError
+from cgr.probing import ProbeSpec
+from cgr.reason import Abstention
 from cgr.records import Token
-from tests.engines.completions.serving import Serving, cut, document, event, events, piece, scored, serving
+from cgr.rules import Cgr
+from tests.engines.completions.serving import Serving, cut, document, event, events, piece, reply, scored, serving
 
 END, OPEN, EOS = 90, 91, 92
 ONE = EndTag("</think>", (END,))
 SEVERAL = EndTag("</think>", (60, 61))
 
 
+POLICY = RetryPolicy(tries=2, pause=0.0, longest=0.0)
+NATIVE = Dialect("llama.cpp", "llama.cpp", 4096, 4, "llama.cpp", logprobs=1000, prefix_cache=True)
+
+
+def on_server(address: str, tag: EndTag = ONE, **options: Any) -> CompletionsSession:
+    """A session in chunks, as on llama.cpp in this process."""
+    pool = Pool([Server(address, "secret", POLICY)], POLICY)
+    client = CompletionClient(NATIVE, ServedModel(address, "m", 4096, "llama.cpp"), pool)
+    form = ThinkingFormat(tag, frozenset({END, EOS}), frozenset(), 4096, CHUNK)
+    given: dict[str, Any] = {"sampling": Sampling(seed=5), "room": 1000, "release": lambda: None, "slots": [3]} | options
+    return CompletionsSession(client, Replica(pool, counted=True), form, [1, 2], **given)
+
+
 @asynccontextmanager
-async def session(served: Serving, tag: EndTag = ONE, seed: int = 5) -> AsyncIterator[CompletionsSession]:
-    wire = Wire(served.address, "secret")
-    control = frozenset({END, EOS})
-    yield CompletionsSession(wire, [1, 2], Sampling(seed=seed), tag, control, [3], lambda: None)
-    await wire.close()
+async def session(served: Serving, tag: EndTag = ONE, **options: Any) -> AsyncIterator[CompletionsSession]:
+    thinking = on_server(served.address, tag, **options)
+    try:
+        yield thinking
+    finally:
+        await thinking.close()
+        await thinking.client.pool.close()
 
 
 def never(tokens: Sequence[Token]) -> bool:
@@ -121,11 +149,24 @@ BROKEN: dict[str, bytes] = {
 }
 BROKEN_STREAMS: dict[str, bytes] = {
     "no event": events(),
-    "no last event": events(piece(10, text="a")),
-    "half an event": events(piece(10, text="a")) + b'data: {"con',
     "no token ids": events({"content": "ab", "stop": True, "stop_type": "limit"}),
+}
+BROKEN_OFF: dict[str, bytes] = {
+    "no last event": events(piece(10, text="a")),
+    "half an event": reply(event(piece(10, text="a")) + b'data: {"con', kind="text/event-stream"),
     "cut": cut(event(piece(10, text="a"))),
 }
+
+
+@pytest.mark.parametrize("broken", BROKEN_OFF.values(), ids=BROKEN_OFF.keys())
+async def test_a_stream_that_breaks_off_is_continued(broken: bytes) -> None:
+    """From the tokens that were received, none lost and none twice."""
+    rest = events(*(piece(token, text="b") for token in range(11, 10 + CHUNK)), piece(stop="limit"))
+    async with serving(broken, rest) as served, session(served) as thinking:
+        stretch = await thinking.think(CHUNK, on_text=lambda text: None)
+    assert stretch.ids == tuple(range(10, 10 + CHUNK))
+    assert [request.body["prompt"] for request in served.requests] == [[1, 2], [1, 2, 10]]
+    assert [request.body["n_predict"] for request in served.requests] == [CHUNK, CHUNK - 1]
 
 
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN.keys())
@@ -181,9 +222,86 @@ async def test_a_probe_that_the_model_ends(control: int) -> None:
 
 async def test_slots_go_back_once() -> None:
     released: list[bool] = []
-    wire = Wire("http://127.0.0.1:1", "secret")
-    thinking = CompletionsSession(wire, [1], Sampling(), ONE, frozenset(), [0], lambda: released.append(True))
+    thinking = on_server("http://127.0.0.1:1", release=lambda: released.append(True))
     await thinking.close()
     await thinking.close()
-    await wire.close()
     assert released == [True]
+    assert thinking.replica.server.load == 0
+
+
+async def test_reading_ahead_does_not_wait() -> None:
+    """With overlap, thinking goes on while a probe is made: in chunks of the same grid, which `think` then uses."""
+    chunk = document(piece(*range(10, 10 + CHUNK), stop="limit"))
+    async with serving(chunk) as served, session(served) as thinking:
+        await thinking.prefetch(2 * CHUNK)
+        assert not served.requests
+        assert len((await thinking.think(2 * CHUNK)).ids) == 2 * CHUNK
+        assert [request.body["seed"] for request in served.requests] == [keyed_seed(5, 0), keyed_seed(5, CHUNK)]
+        await thinking.prefetch(8)
+        assert len((await thinking.think(8 + CHUNK)).ids) == 8 + CHUNK  # more than was read ahead
+
+
+async def test_an_error_while_reading_ahead_is_raised_by_think() -> None:
+    async with serving(document(piece(10, stop="limit", truncated=True))) as served, session(served) as thinking:
+        await thinking.prefetch(8)
+        with pytest.raises(DoesNotFit):
+            await thinking.think(8)
+
+
+async def test_what_the_model_writes_comes_in_pieces() -> None:
+    """After the end tag, from a seed of its own; stop strings go with it, and only with it."""
+    stream = events(piece(10, text="a"), piece(11, text="b"), piece(12, stop="word"))
+    sampling = Sampling(seed=5, stop=("\n\n",))
+    async with serving(stream) as served, session(served, sampling=sampling) as thinking:
+        pieces = [one async for one in thinking.write(8)]
+    assert [(one.text, one.tokens, one.stop) for one in pieces] == [("a", 1, None), ("b", 1, None), ("", 1, "stop")]
+    body = served.requests[0].body
+    assert (body["prompt"], body["n_predict"], body["stop"]) == ([1, 2, END], 8, ["\n\n"])
+    assert body["seed"] == keyed_seed(5, 1)
+
+
+async def test_a_written_answer_goes_on_where_it_broke_off() -> None:
+    first, rest = cut(event(piece(10, text="a"))), events(piece(11, text="b"), piece(stop="eos"))
+    async with serving(first, rest) as served, session(served) as thinking:
+        assert await written_text(thinking.write(8)) == "ab"
+    assert [request.body["prompt"] for request in served.requests] == [[1, 2, END], [1, 2, END, 10]]
+    assert served.requests[1].body["n_predict"] == 7
+
+
+async def test_stop_strings_do_not_stop_thinking() -> None:
+    chunk = document(piece(*range(10, 10 + CHUNK), stop="limit"))
+    async with serving(chunk) as served, session(served, sampling=Sampling(stop=("x",))) as thinking:
+        await thinking.think(4)
+    assert "stop" not in served.requests[0].body
+
+
+async def test_the_verdict_is_read_as_soon_as_the_probe_is_there() -> None:
+    """With overlap, a stop does not wait for the tokens that are being thought ahead: their request is cancelled."""
+    chunk = document(piece(*range(10, 10 + CHUNK), stop="limit"))
+    sure = events(scored((20, b"7", -0.001)), scored((21, b"}", -0.001)), piece(stop="limit"))
+    first, gone = [chunk], asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.split(b"Content-Length: ")[1].split(b"\r\n")[0])
+        body = json.loads(await reader.readexactly(length))
+        if "content" in body or "tokens" in body:
+            writer.write(document({"tokens": [60], "content": "x"}))
+        elif "n_probs" in body or first:
+            writer.write(sure if "n_probs" in body else first.pop())
+        else:
+            await reader.read()  # thinking ahead takes for ever, until the connection is closed
+            gone.set()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        thinking = on_server(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", slots=[0, 1])
+        engine = ScriptedEngine([], lambda at, suffix: ())
+        for number in range(10 + CHUNK):
+            engine.id_of(str(number))
+        driver = Driver(engine, thinking, ProbeSpec(max_answer_tokens=4), overlap=True)
+        outcome = await driver.run(Cgr(interval=CHUNK, threshold=0.9), 4 * CHUNK, Abstention())
+        await gone.wait()
+        await thinking.client.pool.close()
+    assert (outcome.decision.stop_cause, outcome.decision.thinking_tokens) == ("certainty", CHUNK)
