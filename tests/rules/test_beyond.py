@@ -9,7 +9,7 @@ from cgr.lab.decide.replay import replay
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.records import Probe
 from cgr.rules import Adaptive, GiveUpEarly, LoopBreaker, Rule, Smoothed, SureTwice, make_rule
-from cgr.rules.history import History, history
+from cgr.rules.calibrated import History, history
 from cgr.rules.loop_breaker import loops
 from tests.rules.beyond import UNCLOSED, Row, gist, live, recorded
 

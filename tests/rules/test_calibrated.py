@@ -9,8 +9,7 @@ import pytest
 
 from cgr.records import Probe
 from cgr.rules import Calibrated, Seen
-from cgr.rules.calibrated import features
-from cgr.rules.history import History
+from cgr.rules.calibrated import History, features
 from tests.rules.beyond import UNCLOSED, Row, gist, live, recorded
 
 NONE, UNSURE, HALF, SURE, OTHER = ("3", 0.1), ("3", 0.3), ("7", 0.6), ("7", 0.96), ("8", 0.96)

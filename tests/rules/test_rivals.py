@@ -53,7 +53,7 @@ def opened(*entropies: float) -> list[Probe]:
 
 def after(rule: Rule, probes: Sequence[Probe], every: int = 10) -> Action:
     """What the rule does after the last of these, having gone on after the others."""
-    aggregate = rule.asks.over(ProbeSpec()).aggregate
+    aggregate = rule.probe_style.over(ProbeSpec()).aggregate
     placed = tuple(
         Probe(
             every * number,
@@ -221,7 +221,7 @@ def test_where_they_ask(rule: Rule, at: int, probes: int, expected: int | None) 
     ],
 )
 def test_how_they_ask(rule: Rule, prefix: str, tokens: int, reads: str, place: str | None) -> None:
-    spec = rule.asks.over(ProbeSpec())
+    spec = rule.probe_style.over(ProbeSpec())
     assert (spec.prefix, spec.limit, spec.reads, rule.place) == (prefix, tokens, reads, place)
 
 

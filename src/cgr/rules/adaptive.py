@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from cgr.rules.base import CERTAINTY, COUNT, SHARE, Seen, parameter, rule
 from cgr.rules.cgr import Cgr
-from cgr.rules.history import is_dry
+from cgr.rules.level_rule import is_dry
 
 
 @rule("adaptive")

@@ -136,16 +136,17 @@ class Rule:
 
     @property
     def probe_style(self) -> ProbeStyle:
-        """How its probes ask, where that differs from the settings: `style`, and the parameters that are part of it."""
-        if type(self).asks is not Rule.asks:
-            return self.asks
-        own = {one.metadata["style"]: getattr(self, one.name) for one in fields(self) if one.metadata.get("style")}
-        return replace(self.style, **own)
+        """How its probes ask, where that differs from the settings."""
+        return self._declared_style() if type(self).asks is Rule.asks else self.asks
 
     @property
     def asks(self) -> ProbeStyle:
         """The former name of `probe_style`; rules that override it still work."""
-        return self.style if type(self).probe_style is Rule.probe_style else self.probe_style
+        return self._declared_style() if type(self).probe_style is Rule.probe_style else self.probe_style
+
+    def _declared_style(self) -> ProbeStyle:
+        own = {one.metadata["style"]: getattr(self, one.name) for one in fields(self) if one.metadata.get("style")}
+        return replace(self.style, **own)
 
     @property
     def bans_end(self) -> bool:

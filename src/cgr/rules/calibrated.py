@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Self
 from cgr.errors import UsageError
 from cgr.records import Probe
 from cgr.rules.base import CERTAINTY, COUNT, GIVE_UP, GO_ON, INTERVAL, STOP, Action, Limits, Rule, Seen, parameter, rule
-from cgr.rules.history import History, history
+from cgr.rules.level_rule import is_dry
+from cgr.rules.same_answer import same_answer
 
 STEPS = 32  # probes in the paper's budget: the unit of "how long the answer has held"
 SUREST = 1 - 1e-4  # differences above this certainty mean nothing
@@ -16,6 +17,18 @@ LEAST_EXAMPLES = 20  # with fewer examples no weights are learned
 AS_CERTAINTY = (0.0, 1.0, 0.0, 0.0, 0.0)
 A_TENTH = (0.1, 0.0, 0.0, 0.0, 0.0)
 Drought = tuple[set[int], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """`strength`: the certainty of the newest probe, 0 if it is dry. `held`: thinking tokens since the current answer was
+    first given without interruption. `changes`: how often the answer changed. `dry`: thinking tokens since the last probe
+    with hope."""
+
+    strength: float = 0.0
+    held: int = 0
+    changes: int = 0
+    dry: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +131,26 @@ class Calibrated(Rule):
             return rule
         values, good, saved = zip(*rows, strict=True)
         return replace(rule, answered=regression.logistic(values, good), left=regression.linear(values, saved))
+
+
+def history(probes: Sequence[Probe], floor: float, hope: float) -> History:
+    """The summary of these probes. From the certainty `floor` on, a probe has an answer; below `hope`, it has no hope."""
+    held_since = last_hope = changes = 0
+    answer: str | None = None
+    interrupted, strength = True, 0.0
+    for probe in probes:
+        if not is_dry(probe, hope):
+            last_hope = probe.at
+        if is_dry(probe, floor):
+            interrupted, strength = True, 0.0
+            continue
+        changed = answer is not None and not same_answer(answer, probe.answer)
+        if interrupted or changed:
+            held_since = probe.at
+        changes += changed
+        answer, interrupted, strength = probe.answer, False, probe.certainty
+    at = probes[-1].at if probes else 0
+    return History(strength, 0 if interrupted else at - held_since, changes, at - last_hope)
 
 
 def features(past: History, at: int, span: int) -> tuple[float, ...]:

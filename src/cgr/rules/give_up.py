@@ -6,7 +6,7 @@ from typing import Self
 
 from cgr.rules.base import CERTAINTY, COUNT, GIVE_UP, STOP, Action, Seen, parameter, rule
 from cgr.rules.cgr import Cgr
-from cgr.rules.history import is_dry
+from cgr.rules.level_rule import is_dry
 
 FLOORS = (0.2, 0.3, 0.4, 0.5, 0.7)
 PATIENCES = (0.125, 0.2, 0.25, 0.3, 0.4, 0.5, 0.65, 0.8, 1)  # as shares of a budget's probes

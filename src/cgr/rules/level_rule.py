@@ -100,6 +100,12 @@ class LevelRule(Rule):
         return replace(self, **defaults)
 
 
+def is_dry(probe: Probe, floor: float) -> bool:
+    """Whether the probe has no answer of at least this certainty. Rules that use nothing else about a dry probe decide the
+    same if its decoding stopped early at the floor."""
+    return not probe.closed or probe.certainty < floor
+
+
 def agreements(probes: Sequence[Probe], counts: Sequence[bool] = ()) -> list[float]:
     """After each probe: how many in a row, up to this one, gave the same valid answer. `counts`: False where a probe does
     not count."""

@@ -20,6 +20,7 @@ _BOXED = re.compile(r"^\\boxed\{(.*)\}$", re.DOTALL)
 _LEFT_RIGHT = re.compile(r"\\(?:left|right)(?![A-Za-z])")
 
 
+@lru_cache(maxsize=CACHED_ANSWERS)
 def same_answer(one: str, other: str) -> bool:
     """Whether two answers are equal as normalised texts or as plain numbers (`1/2`, `0.5`, `\\frac12`)."""
     if one == other or normalised(one) == normalised(other):

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from cgr.records import Probe
 from cgr.rules.base import CERTAINTY, GO_ON, SHARE, STOP, Action, Seen, parameter, rule
 from cgr.rules.cgr import Cgr
-from cgr.rules.history import is_dry, same
+from cgr.rules.level_rule import is_dry
+from cgr.rules.same_answer import same_answer
 
 
 @rule("smoothed")
@@ -37,7 +38,7 @@ class Smoothed(Cgr):
             if is_dry(probe, self.floor):
                 mean, answer = self.floor, ""
                 continue
-            if not same(answer, probe.answer):
+            if not same_answer(answer, probe.answer):
                 mean = self.floor
             mean, answer = mean + self.weight * (probe.certainty - mean), probe.answer
         return mean

@@ -5,7 +5,8 @@ from itertools import pairwise
 
 from cgr.rules.base import CERTAINTY, COUNT, GO_ON, STOP, Action, Seen, parameter, rule
 from cgr.rules.cgr import Cgr
-from cgr.rules.history import is_dry, same
+from cgr.rules.level_rule import is_dry
+from cgr.rules.same_answer import same_answer
 
 
 @rule("sure-twice")
@@ -24,6 +25,6 @@ class SureTwice(Cgr):
     def on_probe(self, seen: Seen) -> Action:
         last = seen.probes[-self.agree :]
         sure = len(last) == self.agree and not any(is_dry(probe, self.threshold) for probe in last)
-        alike = all(same(last[0].answer, probe.answer) for probe in last)
+        alike = all(same_answer(last[0].answer, probe.answer) for probe in last)
         falls = self.rising and any(later.certainty < earlier.certainty for earlier, later in pairwise(last))
         return STOP if sure and alike and not falls else GO_ON

@@ -329,7 +329,8 @@ def test_a_rule_may_still_say_how_it_asks_under_the_former_name() -> None:
             return replace(super().asks, aggregate="product")
 
     traces = three()
-    assert make_rule("deer").asks == make_rule("deer").probe_style
+    for name in ("cgr", "deer", "dynasor", "puma-verify"):
+        assert make_rule(name).asks == make_rule(name).probe_style
     assert Old().probe_style == ProbeStyle(aggregate="product")
     assert Level().asks == Level().probe_style == ProbeStyle()
     plain = ProbeArrays(Columns.of(traces, INFO), ProbeSpec(), lambda whole: traces)
