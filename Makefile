@@ -8,7 +8,7 @@ TRAIN_OUT ?= runs/train
 STEPS ?= 4400
 DECAY_FROM ?= 3000
 
-.PHONY: help setup browser demo test check train export model-card test-transformers test-engines bench bench-engines clean
+.PHONY: help setup browser demo test check train export model-card test-transformers test-engines bench bench-engines house clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 20
@@ -72,6 +72,9 @@ bench: setup  ## speed as ratios, into benchmarks/results (CGR_SMOLLM2=FILE.gguf
 
 bench-engines: $(VENV)/.transformers $(VLLM)/.ready  ## the same for transformers and vLLM too (a large install, and an hour)
 	CGR_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(BIN)/python -m benchmarks.bench $(ARGS)
+
+house: setup  ## size of the code, and the modules that each command uses
+	$(BIN)/python -m benchmarks.modules
 
 model-card: setup  ## measure the embedded model on unseen problems and write docs/model-card.md
 	$(BIN)/python -m training.card

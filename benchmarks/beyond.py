@@ -1,8 +1,8 @@
-"""Rules past the paper against plain cgr: `python benchmarks/beyond.py runs/NAME`. Nothing touches a model.
+"""The rules beyond the paper, compared with plain cgr: `python benchmarks/beyond.py runs/NAME`. No model is used.
 
-The questions are split in parts (two, unless `--parts` says otherwise). Each part is decided by rules that were fitted on
-the others, so that no question had a say in the parameters that it is shown at. Net counts probe tokens as recorded, whole
-answers; "cut" counts what they cost live, where a probe ends as soon as the rest of it cannot matter.
+The questions are split into parts (default: two). Each part is decided by rules that were fitted on the other parts, so
+that no question influences the parameters that it is scored with. "net" counts probe tokens as recorded, with whole
+answers; "cut" counts them as in a live run, where a probe ends as soon as its other tokens cannot change the decision.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ SHOWN = ("interval", "rare", "rising", "floor", "hope", "patience")
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """A run, and which part each question is in."""
+    """A run, and the part of each question."""
 
     whole: Sample
     part: Ints
 
     @cached_property
     def pairs(self) -> list[tuple[Sample, Sample]]:
-        """Of each part: all others, to fit on, and the part itself, to show."""
+        """For each part: the other questions, to fit on, and the part itself, to score on."""
         return [
             (self.whole.of_questions(self.part != one), self.whole.of_questions(self.part == one))
             for one in np.unique(self.part)
@@ -56,14 +56,15 @@ class Parts:
 
     @cached_property
     def order(self) -> Ints:
-        """Where each trace is when the parts come one after the other."""
+        """The position of each trace when the parts follow each other."""
         of_trace = self.part[self.whole.columns.question]
         return np.argsort(np.argsort(of_trace, kind="stable"), kind="stable")
 
 
 @dataclass(frozen=True)
 class Row:
-    """What one way to fit comes to: the rule of each part, their figures on all questions, and what live probes cost."""
+    """The result of one rule: the fitted rule of each part, the figures on all questions, and the net savings with live
+    probes (`cut`)."""
 
     label: str
     rules: tuple[Rule, ...]
@@ -72,58 +73,64 @@ class Row:
 
 
 def parts_of(names: Sequence[str], count: int) -> Ints:
-    """By a hash of their names, so that their order does not matter."""
+    """The part of each question, by a hash of its name, so that the order does not matter."""
     ranked = sorted(range(len(names)), key=lambda place: blake2b(names[place].encode()).digest())
     part = np.zeros(len(names), dtype=np.int64)
     part[ranked] = np.arange(len(names)) * count // len(names)
     return part
 
 
-def cut_short(probe: Probe, enough: float | None) -> int:
-    """What this probe costs live: decoding ends at the first token that is below what matters."""
-    low = [place for place, value in enumerate(probe.probabilities, 1) if enough is not None and value < enough]
+def live_tokens(probe: Probe, cut_below: float | None) -> int:
+    """The tokens of this probe in a live run: decoding ends at the first token below `cut_below`."""
+    low = [place for place, value in enumerate(probe.probabilities, 1) if cut_below is not None and value < cut_below]
     return min([probe.decoded, *low])
 
 
-def spared(rule: Rule, sample: Sample) -> int:
-    asked = (probe for trace in sample.traces for probe in decisions.replay(rule, trace, sample.spec).probes)
-    return sum(probe.decoded - cut_short(probe, rule.sure_at) for probe in asked)
+def tokens_not_decoded(rule: Rule, sample: Sample) -> int:
+    """The probe tokens of the recording that a live run with this rule does not decode."""
+    probes = (probe for trace in sample.traces for probe in decisions.replay(rule, trace, sample.spec).probes)
+    return sum(probe.decoded - live_tokens(probe, rule.sure_at) for probe in probes)
 
 
 def fitted(rule: Rule, tune: Sample) -> Rule:
+    """The rule, fitted on these questions."""
     found: Rule = fitting.fit(rule, tune).rule
     return found
 
 
-def as_it_is(rule: Rule, tune: Sample) -> Rule:
+def not_fitted(rule: Rule, tune: Sample) -> Rule:
+    """The rule, unchanged."""
     return rule
 
 
-def shown(label: str, rule: Rule, parts: Parts, how: Callable[[Rule, Sample], Rule] = fitted) -> Row:
-    rules = [how(rule, tune) for tune, _ in parts.pairs]
+def scored(label: str, rule: Rule, parts: Parts, fit: Callable[[Rule, Sample], Rule] = fitted) -> Row:
+    """Fit the rule for each part on the others and score it on all questions."""
+    rules = [fit(rule, tune) for tune, _ in parts.pairs]
     made = [show.decide(one) for one, (_, show) in zip(rules, parts.pairs, strict=True)]
     found = fitting.figures(parts.whole.columns, fitting.joined(made, parts.order))
-    cut = sum(spared(one, show) for one, (_, show) in zip(rules, parts.pairs, strict=True))
+    cut = sum(tokens_not_decoded(one, show) for one, (_, show) in zip(rules, parts.pairs, strict=True))
     return Row(label, tuple(rules), found, found.net + cut / int(parts.whole.columns.natural.sum()))
 
 
 def rows(parts: Parts, interval: int, rare: int) -> Iterator[Row]:
-    yield shown("cgr, not fitted", replace(PLAIN, interval=interval), parts, as_it_is)
-    yield shown("cgr", Cgr(interval=interval), parts)
-    yield shown("cgr, asked seldom", Cgr(interval=rare * interval), parts)
-    yield shown("answer-consistency", AnswerConsistency(interval=interval), parts)
-    yield shown("adaptive", Adaptive(interval=interval, rare=rare), parts)
-    yield shown("sure-twice", SureTwice(interval=interval), parts)
-    yield shown("sure-twice, rising", SureTwice(interval=interval, rising=True), parts)
-    yield shown("smoothed", Smoothed(interval=interval), parts)
-    yield shown("give-up", GiveUpEarly(interval=interval), parts)
-    yield shown("loop-breaker", LoopBreaker(interval=interval), parts)
-    yield shown("calibrated, each interval", Calibrated(interval=interval, rare=1), parts)
-    yield shown("calibrated", Calibrated(interval=interval, rare=rare), parts)
-    yield shown("calibrated, price not fitted", Calibrated(interval=interval, rare=rare), parts, fitting.learned)
+    """The rows of the table, plain cgr first."""
+    yield scored("cgr, not fitted", replace(PLAIN, interval=interval), parts, not_fitted)
+    yield scored("cgr", Cgr(interval=interval), parts)
+    yield scored("cgr, probed rarely", Cgr(interval=rare * interval), parts)
+    yield scored("answer-consistency", AnswerConsistency(interval=interval), parts)
+    yield scored("adaptive", Adaptive(interval=interval, rare=rare), parts)
+    yield scored("sure-twice", SureTwice(interval=interval), parts)
+    yield scored("sure-twice, rising", SureTwice(interval=interval, rising=True), parts)
+    yield scored("smoothed", Smoothed(interval=interval), parts)
+    yield scored("give-up", GiveUpEarly(interval=interval), parts)
+    yield scored("loop-breaker", LoopBreaker(interval=interval), parts)
+    yield scored("calibrated, each interval", Calibrated(interval=interval, rare=1), parts)
+    yield scored("calibrated", Calibrated(interval=interval, rare=rare), parts)
+    yield scored("calibrated, price not fitted", Calibrated(interval=interval, rare=rare), parts, fitting.learned)
 
 
-def told(row: Row, plain: Row) -> str:
+def line(row: Row, plain: Row) -> str:
+    """The row as a line of the table, with its ratios to plain cgr."""
     found = row.figures
     return (
         f"{row.label:<30}{_parameters(row.rules):<58}{found.accuracy:7.1%} {found.diff_points:+6.2f}"
@@ -135,30 +142,30 @@ def told(row: Row, plain: Row) -> str:
 def _parameters(rules: Sequence[Rule]) -> str:
     first = rules[0]
     names = [name for name in (first.main, *SHOWN) if name and hasattr(first, name)]
-    return ", ".join(f"{name} {'/'.join(_once(f'{getattr(one, name):g}' for one in rules))}" for name in names)
+    return ", ".join(f"{name} {'/'.join(_distinct(f'{getattr(one, name):g}' for one in rules))}" for name in names)
 
 
-def _once(texts: Iterator[str]) -> list[str]:
+def _distinct(texts: Iterator[str]) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
-    parser.add_argument("--set", dest="probe_set", help="the probes to read")
-    parser.add_argument("--parts", type=int, default=2, help="each is shown by what was fitted on the others")
-    parser.add_argument("--rare", type=int, default=3, help="one interval in so many is probed while there is no hope")
-    wanted = parser.parse_args()
-    sample = fitting.read_sample(wanted.run, wanted.probe_set)
-    parts = Parts(sample, parts_of(sample.columns.questions, wanted.parts))
+    parser.add_argument("--set", dest="probe_set", help="name of the probe set")
+    parser.add_argument("--parts", type=int, default=2, help="number of parts; each is scored with rules fitted on others")
+    parser.add_argument("--rare", type=int, default=3, help="probe only every RARE-th interval while success is unlikely")
+    options = parser.parse_args()
+    sample = fitting.read_sample(options.run, options.probe_set)
+    parts = Parts(sample, parts_of(sample.columns.questions, options.parts))
     full = fitting.figures(sample.columns, sample.decide(FixedBudget())).accuracy
-    click.echo(f"{len(sample.columns.questions)} questions, {len(sample.traces)} traces, {wanted.parts} parts; ", nl=False)
+    click.echo(f"{len(sample.columns.questions)} questions, {len(sample.traces)} traces, {options.parts} parts; ", nl=False)
     click.echo(f"the full budget answers {full:.1%} right. '!': not equal accuracy. Ratios are to the first row.")
     click.echo(f"{'rule':<30}{'parameters':<58}accuracy points, interval       gross    net    cut  ratio  (cut)  gave up")
     made: list[Row] = []
-    for row in rows(parts, sample.columns.info.interval, wanted.rare):
+    for row in rows(parts, sample.columns.info.interval, options.rare):
         made.append(row)
-        click.echo(told(row, made[0]))
+        click.echo(line(row, made[0]))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Memory of this process, and of the servers that it started."""
+"""Memory of this process and of the servers that it started."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from pathlib import Path
 
 
 def peak() -> float:
-    """The most memory that this process had, in MB."""
+    """The peak memory of this process, in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1 << 20)
 
 
 def of_children() -> float:
-    """What all descendants have now, in MB, what they share counted once; 0 where the system does not tell."""
+    """The current memory of all descendants in MB, shared memory counted once; 0 if the system does not provide it."""
     return sum(map(_megabytes, descendants(os.getpid())))
 
 
 def descendants(process: int) -> list[int]:
+    """The ids of all child processes, and of their children."""
     parents = {int(path.name): _parent(path) for path in Path("/proc").glob("[0-9]*")}
     found = [process]
     for one in found:
@@ -40,5 +41,5 @@ def _megabytes(process: int) -> float:
 def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:  # it ended meanwhile
+    except OSError:  # the process ended in the meantime
         return ""

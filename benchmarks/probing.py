@@ -1,4 +1,4 @@
-"""What probes cost: on the way, over a recording, and against reading everything again for each."""
+"""The cost of probes: during thinking, on a recorded trace, and compared with reading the trace again for each probe."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from statistics import median
 from typing import cast
 
 from benchmarks.rows import Results, Row
-from benchmarks.subject import SPEC, Bench, read, think_on, timed
+from benchmarks.sessions import SPEC, Bench, read, think_on, timed
 from cgr.drive.driver import Driver
 from cgr.reason import Ask
 from cgr.records import Probe
 
 PROBES = 32
 LONG = 4000
-GRID = 32  # thinking comes in such chunks
-SURE = 0.99  # a probe that cannot reach it any more is decoded no further, as in a live run
+GRID = 32  # engines think in chunks of this size
+SURE = 0.99  # as in a live run, a probe stops decoding when it cannot reach this certainty any more
 
 
 async def on_the_way(bench: Bench, name: str, length: int, results: Results) -> list[int]:
-    """Thinking with 32 probes that never stop (fewer on a short trace), over thinking alone, as the engine does it by
-    itself: probes beside the thinking or in between. Returns the tokens that were thought."""
+    """Time of thinking with 32 probes that never stop (fewer on a short trace), divided by the time of thinking alone. The
+    probes overlap with the thinking if the engine does so by default. Returns the ids of the trace."""
     if bench.engine.capabilities.overlaps:
         return await beside(bench, name, length, results)
     return await between(bench, name, length, results)
 
 
 async def between(bench: Bench, name: str, length: int, results: Results) -> list[int]:
-    """Stretch by stretch in turn, so that whatever else the machine does befalls both."""
+    """Without overlap. The two sessions alternate after each stretch, so that other load on the machine affects both."""
     interval = max(length // PROBES, GRID)
     question = bench.question()  # the same for both, so that they think the same
-    plain, asked = [await bench.session(length, question=question, seed=5) for _ in range(2)]
-    alone, probed = bench.driver(plain), bench.driver(asked)
+    plain, with_probes = [await bench.session(length, question=question, seed=5) for _ in range(2)]
+    alone, probed = bench.driver(plain), bench.driver(with_probes)
     seconds, tokens, probes = [0.0, 0.0], 0, []
     try:
         for at in range(interval, length + 1, interval):
@@ -43,14 +43,14 @@ async def between(bench: Bench, name: str, length: int, results: Results) -> lis
             probes.append({"at": float(at), "probe": asking, "token": once / interval})
     finally:
         await plain.close()
-        await asked.close()
+        await with_probes.close()
     _row_on_the_way(results, name, length, False, seconds[1] / seconds[0], 1 + tokens / length, seconds)
     results.curves[f"{name}, {length} tokens"] = probes
     return list(alone.ids)
 
 
 async def beside(bench: Bench, name: str, length: int, results: Results) -> list[int]:
-    """A stream reads ahead, so that two of them cannot take turns: alone, probed, alone instead."""
+    """With overlap. A stream generates ahead, so that two sessions cannot alternate: instead alone, probed, alone."""
     seconds, tokens = {False: 0.0, True: 0.0}, 0
     ids: list[int] = []
     question = bench.question()
@@ -70,7 +70,7 @@ async def beside(bench: Bench, name: str, length: int, results: Results) -> list
 
 
 async def _whole(driver: Driver, length: int, asking: bool) -> int:
-    """A trace, and what its probes cost in tokens."""
+    """Generate a whole trace; return the token cost of its probes."""
     interval, tokens = max(length // PROBES, GRID), 0
     for at in range(interval, length + 1, interval):
         await think_on(driver, interval)
@@ -80,6 +80,7 @@ async def _whole(driver: Driver, length: int, asking: bool) -> int:
 
 
 def cost(probe: Probe) -> int:
+    """The tokens of a probe: its suffix and the decoded answer."""
     return len(probe.suffix_ids) + probe.decoded
 
 
@@ -98,8 +99,8 @@ def _row_on_the_way(
 
 
 async def over_a_recording(bench: Bench, name: str, ids: Sequence[int], results: Results, *, hold: bool) -> None:
-    """Probing a trace at 32 cuts, over one prefill of it and over reading it again for each cut; of a trace too short,
-    nothing need be held."""
+    """Time of probing a trace at 32 cuts, divided by the time of one prefill; and time of reading the trace again for each
+    cut, divided by the time of probing. `hold`: the ratios have limits, which a short trace has not."""
     length, suffix = len(ids), await bench.suffix()
     cuts = [length * k // PROBES for k in range(1, PROBES + 1)]
     once = await _prefill(bench, ids, suffix)
@@ -136,7 +137,7 @@ async def _cut_by_cut(bench: Bench, ids: Sequence[int], cuts: Sequence[int], suf
 
 
 def _between(points: Sequence[tuple[int, float]], cut: int) -> float:
-    """The time of a cut by those on either side of it; before the first, in proportion."""
+    """The time of a cut, interpolated between the measured cuts; before the first, in proportion."""
     before = (0, 0.0)
     for after in points:
         if cut <= after[0]:
@@ -147,7 +148,8 @@ def _between(points: Sequence[tuple[int, float]], cut: int) -> float:
 
 
 async def growth(bench: Bench, name: str, ids: Sequence[int], places: Sequence[int], results: Results) -> None:
-    """A probe's cost after more and more tokens, all cached but the last one: it may grow half as fast as they."""
+    """The time of a probe after more and more tokens, of which only the last is not cached. The limit is half of the growth
+    in tokens."""
     suffix, session, found, start = await bench.suffix(), await bench.session(len(ids) + 8), [], 0
     try:
         for place in places:

@@ -1,7 +1,7 @@
-"""How long scoring takes once probes are recorded: `python benchmarks/replay.py`. Nothing touches a model.
+"""How long scoring of recorded probes takes: `python benchmarks/replay.py`. No model is used.
 
 Three parts: 8 rules x 16 thresholds over 1,920 traces x 32 probes with every table; a whole report of a million probes,
-from records; and the loop itself, which serves rules that have no form over arrays.
+from records; and the reasoning loop, which decides for rules without a vectorised form.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ THRESHOLDS = tuple(float(value) for value in np.linspace(0.85, 1, 16))
 
 
 def recorded(traces: int, seeds: int = 64) -> Iterator[RecordedTrace]:
-    """Traces of 32 probes each, as sure as chance has it; a quarter of them right."""
+    """Synthetic traces of 32 probes with random certainties; a quarter of the answers are correct."""
     rng = np.random.default_rng(0)
     for number in range(traces):
         sure = np.sort(rng.beta(2, 0.5, PROBES + 1))
@@ -47,15 +47,17 @@ def recorded(traces: int, seeds: int = 64) -> Iterator[RecordedTrace]:
 
 
 def info() -> RunInfo:
+    """The description of the synthetic run."""
     return RunInfo("synthetic", "none", "none", INTERVAL * (PROBES + 1), INTERVAL)
 
 
 def timed(what: str, work: Callable[[], T]) -> T:
+    """Do the work, print its time and the peak memory, and return its result."""
     begin, busy = time.perf_counter(), time.process_time()
     result = work()
     seconds, computed = time.perf_counter() - begin, time.process_time() - busy
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1 << 20)
-    click.echo(f"{what:<50} {seconds:7.2f} s {computed:7.2f} s of CPU {megabytes:6.0f} MB at most so far")
+    click.echo(f"{what:<50} {seconds:7.2f} s {computed:7.2f} s of CPU {megabytes:6.0f} MB peak memory so far")
     return result
 
 
@@ -75,14 +77,14 @@ def every_rule(columns: Columns) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--probes", type=int, default=1_000_000, help="of the large run")
-    wanted: int = parser.parse_args().probes
+    parser.add_argument("--probes", type=int, default=1_000_000, help="number of probes of the large run")
+    count: int = parser.parse_args().probes
     paper = list(recorded(1920))
     columns = timed("columns of 1,920 traces x 32 probes", lambda: Columns.of(paper, info()))
     timed("8 rules x 16 thresholds on them, and all tables", lambda: every_rule(columns))
-    timed("one rule by the loop itself on them", lambda: decisions.replayed(Cgr(threshold=0.99), paper))
-    many = list(recorded(wanted // PROBES))
-    large = timed(f"columns of {wanted:,} probes", lambda: Columns.of(many, info()))
+    timed("one rule on them by the reasoning loop", lambda: decisions.replayed(Cgr(threshold=0.99), paper))
+    many = list(recorded(count // PROBES))
+    large = timed(f"columns of {count:,} probes", lambda: Columns.of(many, info()))
     timed("the whole report of them", lambda: numbers.report(large))
 
 

@@ -1,4 +1,4 @@
-"""What a benchmark found: rows of a number, what it should hold, and whether it does; as JSON and as a table."""
+"""The results of the benchmarks: rows with a value, its limit, and whether it meets the limit; as JSON and as a table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ Sense = Literal["at most", "at least"]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One number. `hold` None: it is shown, and nothing is asked of it. `part`: what it was measured with, side by side."""
+    """One value. `hold` is its limit (None: no limit) and `sense` the direction of the limit. `part`: the measurement that
+    it belongs to."""
 
     what: str
     engine: str
@@ -30,6 +31,7 @@ class Row:
 
     @property
     def held(self) -> bool | None:
+        """Whether the value meets its limit; None without a limit."""
         if self.hold is None:
             return None
         return self.value <= self.hold if self.sense == "at most" else self.value >= self.hold
@@ -37,7 +39,7 @@ class Row:
 
 @dataclass(slots=True)
 class Results:
-    """All rows of one run, and the curves that are drawn of it. `parts`: when each was measured."""
+    """All rows of one run, and the curves for the figure. `parts`: the time when each part was measured."""
 
     quick: bool
     rows: list[Row] = field(default_factory=list)
@@ -46,17 +48,17 @@ class Results:
 
     @classmethod
     def kept(cls, folder: Path, *, quick: bool) -> Results:
-        """What an earlier run on this machine wrote, if it did."""
+        """The results that an earlier run on this machine wrote; empty if there are none."""
         path = _path(folder, quick)
         found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        if found.get("machine") != json.loads(json.dumps(machine.look().to_dict())):
+        if found.get("machine") != json.loads(json.dumps(machine.describe().to_dict())):
             return cls(quick)
         rows = [Row(**{name: value for name, value in row.items() if name != "held"}) for row in found["rows"]]
         return cls(quick, rows, found["curves"], found["parts"])
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """All rows that come in here belong to it, in place of those that it had."""
+        """Rows added inside of this context belong to the part and replace its earlier rows."""
         if name in self.parts:
             self.rows = [row for row in self.rows if row.part != name]
         before = len(self.rows)
@@ -65,9 +67,10 @@ class Results:
         self.parts[name] = datetime.now(UTC).isoformat(timespec="seconds")
 
     def to_dict(self) -> dict[str, Any]:
+        """The content of bench.json."""
         return {
             "quick": self.quick,
-            "machine": machine.look().to_dict(),
+            "machine": machine.describe().to_dict(),
             "parts": self.parts,
             "rows": [asdict(row) | {"held": row.held} for row in self.rows],
             "curves": self.curves,
@@ -75,6 +78,7 @@ class Results:
         }
 
     def write(self, folder: Path) -> Path:
+        """Write the JSON file and the table; return the path of the JSON file."""
         folder.mkdir(parents=True, exist_ok=True)
         path = _path(folder, self.quick)
         path.write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
@@ -82,11 +86,12 @@ class Results:
         return path
 
     def in_order(self) -> list[Row]:
-        """Engine by engine, whatever was measured when."""
+        """The rows sorted by engine."""
         return sorted(self.rows, key=lambda row: row.engine.split(", ")[::-1] if row.engine != "none" else [])
 
     def table(self) -> str:
-        found = machine.look()
+        """The rows as a Markdown table below a line about the machine."""
+        found = machine.describe()
         packages = ", ".join(f"{name} {version}" for name, version in found.packages)
         head = f"{found.processor}, {found.cores} cores; Python {found.python}, cgr {found.cgr}, {packages}"
         lines = [head, "", "| what | engine | measured | hold | |", "|---|---|---|---|---|"]
@@ -98,6 +103,7 @@ def _path(folder: Path, quick: bool) -> Path:
 
 
 def line(row: Row) -> str:
+    """The row as a line of the Markdown table."""
     hold = "" if row.hold is None else f"{row.sense} {row.hold:g}"
     verdict = {None: "", True: "held", False: "NOT HELD"}[row.held]
     value = f"{row.value:.3g}" if row.value < 1000 else f"{row.value:,.0f}"

@@ -1,6 +1,6 @@
-"""Tokens per second of the embedded model with many sessions, against the engine's own bare loop; and their memory.
+"""Tokens per second of the embedded model with many sessions, compared with a bare loop on the same engine; and memory.
 
-python -m benchmarks.speed --sessions 32                      # one measurement in a process of its own, as JSON
+python -m benchmarks.speed --sessions 32                      # one measurement in its own process, as JSON
 python -m benchmarks.speed --engine vllm:FOLDER --sessions 1 8 32
 """
 
@@ -23,9 +23,7 @@ import click
 from benchmarks import memory
 from benchmarks.rows import Results, Row
 from cgr.engines.base import Engine, Sampling, keyed_seed
-from cgr.engines.completions.engine import RemoteEngine
-from cgr.engines.completions.wire import thinking_body
-from cgr.engines.llama.engine import LlamaEngine
+from cgr.engines.completions.engine import CompletionsEngine
 from cgr.model.problems import unseen
 from cgr.settings import INSTRUCTION
 from cgr.solve import open_model
@@ -38,7 +36,7 @@ Loop = Callable[[Any, Prompts, int], Awaitable[int]]
 
 
 async def by_sessions(engine: Engine, prompts: Prompts, tokens: int) -> int:
-    """All of them at once. Returns how many tokens came."""
+    """All prompts at once, each in a session. Returns the number of generated tokens."""
 
     async def one(number: int, prompt: Sequence[int]) -> int:
         session = await engine.open(prompt, Sampling(seed=number, limit=tokens), room=tokens)
@@ -50,57 +48,43 @@ async def by_sessions(engine: Engine, prompts: Prompts, tokens: int) -> int:
     return sum(await asyncio.gather(*itertools.starmap(one, enumerate(prompts))))
 
 
-async def llama_requests(engine: LlamaEngine, prompts: Prompts, tokens: int) -> int:
-    """The same as one plain request each: what the server gives by itself."""
-    here = engine._here()
+async def plain_requests(engine: CompletionsEngine, prompts: Prompts, tokens: int) -> int:
+    """The same with one plain request per prompt, without streaming: the speed of the server alone."""
+    import aiohttp
 
-    async def one(number: int, prompt: Sequence[int]) -> int:
-        slots = await here.free.get()
-        try:
-            body = thinking_body(prompt, tokens, Sampling(), keyed_seed(number, 0), slots[0])
-            return len((await here.wire.complete(body)).ids)
-        finally:
-            here.free.put_nowait(slots)
-
-    return sum(await asyncio.gather(*itertools.starmap(one, enumerate(prompts))))
-
-
-async def openai_requests(engine: RemoteEngine, prompts: Prompts, tokens: int) -> int:
-    """The same as one plain request each, nothing streamed."""
-    import httpx
-
-    headers = {"Authorization": f"Bearer {engine.options.api_key}"} if engine.options.api_key else {}
-    limits = httpx.Limits(max_connections=len(prompts))
-    async with httpx.AsyncClient(headers=headers, limits=limits, timeout=None, trust_env=False) as client:
+    known = engine.connected
+    headers = {"Authorization": f"Bearer {known.key}"} if known.key else {}
+    connector, timeout = aiohttp.TCPConnector(limit=len(prompts)), aiohttp.ClientTimeout(total=None)
+    async with aiohttp.ClientSession(headers=headers, connector=connector, timeout=timeout) as client:
 
         async def one(number: int, prompt: Sequence[int]) -> int:
             body = {"model": engine.info.name, "prompt": list(prompt), "max_tokens": tokens, "temperature": 0.6}
             body |= {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "seed": keyed_seed(number, 0)}
-            reply = await client.post(f"{engine.addresses[0]}/v1/completions", json=body)
-            return int(reply.raise_for_status().json()["usage"]["completion_tokens"])
+            async with client.post(f"{known.addresses[0]}/v1/completions", json=body) as reply:
+                reply.raise_for_status()
+                return int((await reply.json())["usage"]["completion_tokens"])
 
         return sum(await asyncio.gather(*itertools.starmap(one, enumerate(prompts))))
 
 
 async def torch_loop(engine: Any, prompts: Prompts, tokens: int) -> int:
-    """One batch, a growing cache, softmax and a draw."""
+    """The same as one batch with a growing cache and plain sampling."""
     from benchmarks.torch_engine import alone, bare_loop
 
-    middle = sorted(prompts, key=len)[len(prompts) // 2]  # a bare loop wants prompts of one length
-    await alone(engine, time.perf_counter, bare_loop, engine.loaded.model, [middle] * len(prompts), tokens)
+    middle = sorted(prompts, key=len)[len(prompts) // 2]  # the bare loop needs prompts of equal length
+    await alone(engine, time.perf_counter, bare_loop, engine.connected.model.model, [middle] * len(prompts), tokens)
     return tokens * len(prompts)
 
 
 def bare_loop_of(engine: Engine) -> Loop:
-    if isinstance(engine, LlamaEngine):
-        return llama_requests
-    return openai_requests if isinstance(engine, RemoteEngine) else torch_loop
+    """The bare loop to compare this engine with."""
+    return plain_requests if isinstance(engine, CompletionsEngine) else torch_loop
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Tokens for each second on the clock, and for each second of this process's computing, which a busy machine leaves
-    alone; `client` is the share of the latter that is this thread's."""
+    """Tokens per second of wall-clock time, and per second of this process's CPU time, which other load on the machine does
+    not change; `client` is the share of this thread in the CPU time."""
 
     clock: float
     computing: float
@@ -108,6 +92,7 @@ class Rate:
 
 
 async def rate(loop: Loop, engine: Engine, prompts: Prompts, tokens: int) -> Rate:
+    """Run the loop once and measure its rates."""
     began, busy, ours = time.perf_counter(), time.process_time(), time.thread_time()
     made = await loop(engine, prompts, tokens)
     computed = time.process_time() - busy
@@ -115,9 +100,9 @@ async def rate(loop: Loop, engine: Engine, prompts: Prompts, tokens: int) -> Rat
 
 
 async def measure(engine: Engine, sessions: int, tokens: int, rounds: int) -> dict[str, Any]:
-    """In turn, round by round, now one first and now the other; the ratio is the median of the rounds'."""
+    """Sessions and bare loop in each round, in alternating order. The ratio is the median over the rounds."""
     before, bare_loop = memory.peak(), bare_loop_of(engine)
-    problems = itertools.islice(unseen(1, families=("map", "product"), levels=(6,)), 32)  # too long to end early
+    problems = itertools.islice(unseen(1, families=("map", "product"), levels=(6,)), 32)  # too long to finish early
     some = [await engine.prompt(f"{problem.text}\n{INSTRUCTION}") for problem in problems]
     prompts = [some[number % len(some)] for number in range(sessions)]
     await by_sessions(engine, prompts, 32)
@@ -145,13 +130,13 @@ async def measure_all(spec: str, counts: Sequence[int], tokens: int, rounds: int
         return [await measure(model.engine, count, tokens, rounds or ROUNDS[count]) for count in counts]
 
 
-def speed(results: Results, spec: str = "embedded", engine: str = "llama.cpp", *, apart: bool = True) -> None:
-    """Each number of sessions in a process of its own, so that its memory can be told; `apart` False: all in one, for an
-    engine that takes long to start."""
+def speed(results: Results, spec: str = "embedded", engine: str = "llama.cpp", *, separate: bool = True) -> None:
+    """Measure each number of sessions in its own process, so that its memory can be measured. `separate` False: all in one
+    process, for an engine that starts slowly."""
     tokens = 128 if results.quick else TOKENS
     curve: list[dict[str, Any]] = []
     results.curves[f"tokens per second, {engine}"] = curve
-    for counts in [(count,) for count in SESSIONS] if apart else [SESSIONS]:
+    for counts in [(count,) for count in SESSIONS] if separate else [SESSIONS]:
         call = [sys.executable, "-m", "benchmarks.speed", "--engine", spec, "--tokens", str(tokens)]
         call += ["--rounds", "1"] if results.quick else []
         call += ["--sessions", *map(str, counts)]
@@ -168,12 +153,12 @@ def speed(results: Results, spec: str = "embedded", engine: str = "llama.cpp", *
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--engine", default="embedded", help="the embedded model: as it comes, hf:FOLDER or vllm:FOLDER")
+    parser.add_argument("--engine", default="embedded", help="the embedded model: embedded, hf:FOLDER or vllm:FOLDER")
     parser.add_argument("--sessions", type=int, nargs="+", default=[8])
     parser.add_argument("--tokens", type=int, default=TOKENS)
-    parser.add_argument("--rounds", type=int, help=f"unless said, by the number of sessions: {ROUNDS}")
-    asked = parser.parse_args()
-    click.echo(json.dumps(asyncio.run(measure_all(asked.engine, asked.sessions, asked.tokens, asked.rounds))))
+    parser.add_argument("--rounds", type=int, help=f"default, by the number of sessions: {ROUNDS}")
+    options = parser.parse_args()
+    click.echo(json.dumps(asyncio.run(measure_all(options.engine, options.sessions, options.tokens, options.rounds))))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Packed probes of the transformers engine, as ratios in one run: `python -m benchmarks.torch_engine MODEL`.
 
-Probing a trace at 32 cuts, packed, against one prefill of it, and against reading the trace anew for each cut (four are
-timed, the rest is reckoned). With `--cpu` it is processor time that counts, which is steadier on a busy machine with one
-thread. Also here: the plain loop that sessions are measured against.
+Probing a trace at 32 cuts, packed, compared with one prefill of it, and with reading the trace again for each cut (four
+cuts are timed, the rest is estimated). With `--cpu`, processor time is measured, which varies less on a busy machine with
+one thread. This module also has the plain loop that sessions are compared with.
 """
 
 from __future__ import annotations
@@ -18,10 +18,8 @@ from typing import Any
 import click
 import torch
 
-from cgr.engines.hf.engine import TransformersEngine, TransformersOptions
-from cgr.engines.hf.requests import Alone
-from cgr.engines.hf.session import ask
-from cgr.engines.text.chat import ThinkTags
+from cgr.engines.hf.engine import TransformersEngine
+from cgr.engines.open import ModelOptions
 from cgr.probing import ProbeSpec
 
 LENGTHS = (2000, 6000)
@@ -31,21 +29,20 @@ TEMPERATURE, CUTS, TIMED_CUTS = 0.6, 32, 4
 
 
 def timed(clock: Clock, work: Callable[..., Any], *arguments: Any) -> float:
+    """The seconds that the work takes on this clock."""
     began = clock()
     work(*arguments)
     return clock() - began
 
 
 async def alone(engine: TransformersEngine, clock: Clock, work: Callable[..., Any], *arguments: Any) -> float:
-    """How long this takes on the engine's own thread: one with a team of its own would have more threads than cores."""
-    job = Alone(partial(timed, clock, work, *arguments))
-    found: float = await ask(engine.batch, job, job.future)
-    return found
+    """The seconds that the work takes on the engine's thread. On another, torch would use more threads than cores."""
+    return await engine.run_exclusive(partial(timed, clock, work, *arguments))
 
 
 @torch.inference_mode()  # type: ignore[untyped-decorator, unused-ignore]
 def bare_loop(model: Any, prompts: Sequence[Sequence[int]], tokens: int) -> None:
-    """What anybody would write: one batch of prompts of one length, a growing cache, softmax and a draw."""
+    """The simplest loop: one batch of prompts of equal length, a growing cache, softmax and sampling."""
     from transformers import DynamicCache
 
     cache = DynamicCache(config=model.config)
@@ -58,7 +55,7 @@ def bare_loop(model: Any, prompts: Sequence[Sequence[int]], tokens: int) -> None
 
 @torch.inference_mode()  # type: ignore[untyped-decorator, unused-ignore]
 def prefill(model: Any, ids: Sequence[int]) -> None:
-    """One plain pass over the whole trace, its cache kept."""
+    """One plain pass over the whole trace that fills a cache."""
     from transformers import DynamicCache
 
     given = torch.tensor([list(ids)], device=model.device)
@@ -73,13 +70,14 @@ def packed_costs(
     rounds: int = 3,
     clock: Clock = time.perf_counter,
 ) -> dict[int, dict[str, float]]:
-    """Seconds for one prefill, for probing 32 cuts packed, and for reading each cut anew; ratios of the latter two."""
+    """For each length: seconds of one prefill, of 32 packed probes, and of reading each cut again; and their ratios."""
     return asyncio.run(_packed_costs(engine, lengths, cuts, limit, rounds, clock))
 
 
 async def _packed_costs(
     engine: TransformersEngine, lengths: Sequence[int], cuts: int, limit: int, rounds: int, clock: Clock
 ) -> dict[int, dict[str, float]]:
+    await engine.connect()
     prompt = await engine.prompt(QUESTION)
     spec = ProbeSpec(max_answer_tokens=limit)
     suffix = await engine.encode(spec.prefix)
@@ -90,12 +88,12 @@ async def _packed_costs(
         places = [len(trace) * (number + 1) // cuts for number in range(cuts)]
         once, packed = [], []
         for _ in range(rounds):
-            once.append(await alone(engine, clock, prefill, engine.loaded.model, [*prompt, *trace]))
+            once.append(await alone(engine, clock, prefill, engine.connected.model.model, [*prompt, *trace]))
             began = clock()
             await engine.probe_many(prompt, trace, places, suffix, limit, spec.done())
             packed.append(clock() - began)
         naive = [
-            await alone(engine, clock, prefill, engine.loaded.model, [*prompt, *trace[:place], *suffix])
+            await alone(engine, clock, prefill, engine.connected.model.model, [*prompt, *trace[:place], *suffix])
             for place in places[cuts // TIMED_CUTS - 1 :: cuts // TIMED_CUTS]
         ]
         ratio = statistics.median(mine / other for mine, other in zip(packed, once, strict=True))
@@ -108,16 +106,16 @@ async def _packed_costs(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="a folder, hub id or .gguf file with 8,000 tokens of context")
-    parser.add_argument("--cpu", action="store_true", help="count processor time")
+    parser.add_argument("--cpu", action="store_true", help="measure processor time")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
-    asked = parser.parse_args()
-    engine = TransformersEngine(asked.model, TransformersOptions(tags=ThinkTags("<think>", "</think>")))
-    clock = time.process_time if asked.cpu else time.perf_counter
-    for length, costs in packed_costs(engine, asked.lengths, rounds=asked.rounds, clock=clock).items():
+    options = parser.parse_args()
+    engine = TransformersEngine(options.model, ModelOptions(think_tags="<think>,</think>"))
+    clock = time.process_time if options.cpu else time.perf_counter
+    for length, costs in packed_costs(engine, options.lengths, rounds=options.rounds, clock=clock).items():
         click.echo(
             f"{length} tokens: {costs['over_prefill']:.3f} times one prefill ({costs['prefill']:.1f} s), "
-            f"{costs['cheaper_than_anew']:.1f} times cheaper than reading each cut anew"
+            f"{costs['cheaper_than_anew']:.1f} times cheaper than reading each cut again"
         )
 
 

@@ -67,7 +67,7 @@ ALLOWED = {
 ALLOWED["lab/output"] = {"lab", "errors"}
 LAYERED = ("lab", "engines")  # packages whose folders are parts of their own
 SOURCES = sorted(ROOT.rglob("*.py"))
-HEAVY = ("xllamacpp", "httpx", "torch", "numpy", "matplotlib", "jinja2", "plotly", "transformers")
+HEAVY = ("xllamacpp", "aiohttp", "torch", "numpy", "matplotlib", "jinja2", "plotly", "transformers")
 
 
 def part(path: Path) -> str:
@@ -138,7 +138,7 @@ def test_imports_are_lazy(module: str) -> None:
 
 PURE = ("records", "errors", "certainty", "probing", "rules", "reason")
 READS_FILES = {ROOT / "rules" / "files.py"}  # a fitted rule is a file
-IO = {"asyncio", "httpx", "os", "pathlib", "random", "socket", "subprocess", "threading", "time"}
+IO = {"asyncio", "aiohttp", "os", "pathlib", "random", "socket", "subprocess", "threading", "time"}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,10 +13,15 @@ import pytest
 
 import cgr
 from cgr import Decided, Event, Model, Probed, Solution, Thinking
-from cgr.errors import DoesNotFit, MissingCapability, ModelNotFound, NotAModel, UnknownName, UsageError
+from cgr.engines.base import Message, Sampling
+from cgr.engines.llama.engine import LlamaEngine
+from cgr.engines.open import DEFAULT_CONTEXT
+from cgr.engines.open import PROMPT_ROOM as OPEN_ROOM
+from cgr.errors import Busy, DoesNotFit, EngineError, MissingCapability, ModelNotFound, NotAModel, UnknownName, UsageError
 from cgr.rules import base
+from cgr.settings import BUDGET
 from cgr.solve import EMBEDDED, find_model
-from tests.support import JSON_KEYS, QUESTION, gist
+from tests.support import JSON_KEYS, OTHERS, QUESTION, gist
 
 
 def test_one_call() -> None:
@@ -166,3 +173,85 @@ def test_closing_twice_is_no_harm() -> None:
     model.solve(QUESTION, rule="no-thinking")
     model.close()
     model.close()
+
+
+async def test_loading_a_model_does_not_stop_the_event_loop() -> None:
+    """Other work goes on while the weights are loaded: many turns of the loop, none of them longer than the load."""
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    counting = asyncio.create_task(count())
+    opened = cgr.open_model()
+    assert turns == 0
+    await opened.engine.connect()
+    counting.cancel()
+    assert turns > 100
+    await opened.aclose()
+
+
+async def test_two_who_connect_at_once_load_once() -> None:
+    opened = cgr.open_model()
+    await asyncio.gather(opened.engine.connect(), opened.engine.connect())
+    assert isinstance(opened.engine, LlamaEngine)
+    server = opened.engine._server
+    await opened.engine.connect()
+    assert opened.engine._server is server
+    await opened.aclose()
+
+
+async def test_an_engine_that_is_not_connected_says_so() -> None:
+    with pytest.raises(EngineError, match="not connected"):
+        assert cgr.open_model().engine.info
+
+
+async def test_events_as_an_iterator(model: Model) -> None:
+    stream = model.astream(QUESTION, budget=80, interval=24)
+    events = [event async for event in stream]
+    solution = await model.asolve(QUESTION, budget=80, interval=24)
+    assert gist(stream.result) == gist(solution)
+    assert "".join(event.text for event in events if isinstance(event, cgr.Thinking)) == solution.thinking
+    assert tuple(e.probe.at for e in events if isinstance(e, cgr.Probed)) == tuple(probe.at for probe in solution.probes)
+    assert isinstance(events[-1], cgr.Decided)
+
+
+async def test_leaving_the_iterator_frees_the_session(model: Model) -> None:
+    for _ in range(3):  # more often than there are sessions
+        async with aclosing(model.astream(QUESTION, rule="fixed-budget").__aiter__()) as events:
+            await anext(events)
+    assert (await model.asolve(QUESTION, budget=32, wait=10)).thinking
+
+
+async def test_waiting_for_a_session_is_bounded(model: Model) -> None:
+    busy = [await model.engine.open(QUESTION, Sampling(), room=10) for _ in range(2)]
+    with pytest.raises(Busy):
+        await model.asolve(QUESTION, budget=32, wait=0.01)
+    for session in busy:
+        await session.close()
+    assert (await model.asolve(QUESTION, budget=32, wait=10)).thinking
+
+
+async def test_a_conversation(model: Model) -> None:
+    """The instruction follows the last message of the user, and the answer is about that."""
+    turns = (Message("user", OTHERS[0]), Message("assistant", "5"), Message("user", QUESTION))
+    solution = await model.asolve(turns, budget=64)
+    assert solution.question == QUESTION
+    assert solution.thinking != (await model.asolve(QUESTION, budget=64)).thinking
+    with pytest.raises(UsageError, match="from the assistant"):
+        await model.asolve(turns[:2], budget=64)
+    with pytest.raises(UsageError, match="question is empty"):
+        await model.asolve((), budget=64)
+
+
+def test_an_unknown_option_of_a_model() -> None:
+    with pytest.raises(UsageError, match="no option of a model called 'session'") as caught:
+        cgr.open_model(session=2)
+    assert "sessions" in caught.value.hint
+
+
+def test_the_default_context_holds_the_default_budget() -> None:
+    assert DEFAULT_CONTEXT == BUDGET + OPEN_ROOM

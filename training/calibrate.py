@@ -1,8 +1,8 @@
-"""Teach a trained checkpoint how far to trust its own thinking.
+"""Calibrate the certainty of a trained checkpoint on its own thinking.
 
-In training it read other people's slips, drawn at temperature 1; alone, at temperature .6, it slips in its own way and more
-rarely. So it thinks about fresh problems by itself, and only its answers at random cuts of those traces are trained, on the
-truth. The thinking keeps its form because written-out documents are mixed in.
+The training documents contain synthetic mistakes. At temperature .6 the model makes other mistakes, and fewer. So it thinks
+about new problems, and only its answers at random cuts of these traces are trained, on the correct answers. Some training
+documents are mixed in, so that the form of the thinking does not change.
 
     python -m training.calibrate --out runs/train
 """
@@ -26,7 +26,7 @@ from training.optimizer import optimizers
 from training.sample import think
 from training.train import TOKENS_PER_STEP, documents_for, save, start, train_step
 
-AT_ONCE = 256
+BATCH = 256
 CUTS = 24
 TEMPERATURE = 0.6
 
@@ -34,11 +34,11 @@ TEMPERATURE = 0.6
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="the training folder")
-    parser.add_argument("--traces", type=Path, help="another model's traces (its own.json) instead: for a prober")
+    parser.add_argument("--traces", type=Path, help="own.json of another model, to train a probe model on its traces")
     parser.add_argument("--problems", type=int, default=1536)
     parser.add_argument("--lr", type=float, default=0.0003)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--mix", type=float, default=0.3, help="share of written-out documents")
+    parser.add_argument("--mix", type=float, default=0.3, help="share of training documents that are mixed in")
     options = parser.parse_args()
     torch.set_num_threads(2)
     network, _, step = start(options.out, options.lr)
@@ -52,27 +52,29 @@ def main() -> None:
 
 
 def own_documents(network: Network, writer: Writer, count: int, seed: int) -> list[Document]:
+    """Documents from the network's own traces on new problems."""
     rng = random.Random(f"calibrate:{seed}")
     documents: list[Document] = []
     began = time.monotonic()
     while len(documents) < count:
-        problems = [problem_for_training(rng, 6) for _ in range(AT_ONCE)]
+        problems = [problem_for_training(rng, 6) for _ in range(BATCH)]
         prompts = [writer.prompt(problem, rng.random() < 0.5) for problem in problems]
         stops = {writer.end, writer.end_think}
         traces = think(network, prompts, stops, MAX_THINKING, TEMPERATURE, seed * 100_000 + len(documents))
-        documents += [_own(writer, *one, rng) for one in zip(problems, prompts, traces, strict=True)]
+        documents += [_own_document(writer, *one, rng) for one in zip(problems, prompts, traces, strict=True)]
         print(f"thought about {len(documents)} problems in {time.monotonic() - began:.0f} s", flush=True)
     return documents
 
 
-def _own(writer: Writer, problem: Problem, prompt: list[int], trace: list[int], rng: random.Random) -> Document:
-    """Its own trace as a trunk of which nothing is trained, and true answers at cuts of it."""
+def _own_document(writer: Writer, problem: Problem, prompt: list[int], trace: list[int], rng: random.Random) -> Document:
+    """The network's own trace as an untrained trunk, with the correct answer as a branch at each cut."""
     cuts = [rng.randint(0, len(trace)) for _ in range(CUTS - 1)] + [len(trace)]
     branches = [(len(prompt) + cut, *writer.branch(problem.answer, rng)) for cut in cuts]
     return Document(prompt + trace, len(prompt) + len(trace), branches)
 
 
 def train_on(network: Network, writer: Writer, documents: list[Document], options: argparse.Namespace, step: int) -> None:
+    """Train one epoch on these documents and save the result to the folder `calibrated`."""
     tools = optimizers(network, options.lr)
     rng = random.Random(f"order:{options.seed}")
     groups = _groups(documents, rng)
@@ -90,7 +92,7 @@ def train_on(network: Network, writer: Writer, documents: list[Document], option
 
 
 def _groups(documents: list[Document], rng: random.Random) -> list[list[Document]]:
-    """Batches of documents of about one length, in random order."""
+    """Batches of documents of similar length, in random order."""
     groups: list[list[Document]] = [[]]
     for document in sorted(documents, key=len):
         if groups[-1] and (len(groups[-1]) + 1) * len(document) > TOKENS_PER_STEP:

@@ -1,7 +1,7 @@
 """Measure the embedded model on unseen problems and write its card: `make model-card`.
 
-Everything is recorded by the lab itself (a run of `arithmetic` questions with probes on the way) and scored by it, so the
-figures are those that `cgr generate`, `cgr probe` and `cgr report` give. Interrupted, it goes on where it stopped.
+The lab records a run of `arithmetic` questions, probed while thinking, and scores it, so that the figures are those of
+`cgr generate`, `cgr probe` and `cgr report`. If it is interrupted, the same command continues.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ THRESHOLDS = (0.96, 0.97, 0.98, 0.99)
 
 @dataclass(frozen=True)
 class Card:
-    """All figures of the card."""
+    """All figures of the card. The names of the fields are the keys of model-card.json."""
 
     problems: int
     accuracy: float
@@ -49,7 +49,7 @@ class Card:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--problems", type=int, default=360)
-    parser.add_argument("--seed", type=int, default=2026, help="which unseen problems")
+    parser.add_argument("--seed", type=int, default=2026, help="seed of the unseen problems")
     parser.add_argument("--run", type=Path, default=Path("runs/card"))
     parser.add_argument("--out", type=Path, default=Path("docs"))
     parser.add_argument("--model", default=None, help="another .gguf file")
@@ -69,13 +69,14 @@ def main() -> None:
 
 
 async def certainty_before(texts: list[str], model: str | None) -> float:
-    """The mean certainty of an answer given before any thinking."""
+    """The mean certainty of an answer without thinking."""
     async with cgr.open_model(model, sessions=8) as loaded:
         work = (loaded.asolve(text, rule="no-thinking") for text in texts)
         return float(np.mean([solution.certainty for solution in await asyncio.gather(*work)]))
 
 
 def measure(columns: Columns, before: float) -> Card:
+    """The figures of a run; `before` is the certainty without thinking."""
     probes = columns.present
     return Card(
         problems=len(columns),
@@ -102,14 +103,14 @@ def _by_kind(columns: Columns) -> dict[str, dict[int, float]]:
 
 
 def _at(columns: Columns, budget: int) -> dict[str, float]:
-    """Accuracy with this budget, and the mean certainty of the answers then given."""
+    """Accuracy with this budget, the mean certainty of its answers, and the number of traces that still think."""
     decided = at_budget(columns, budget)
-    living = int((columns.natural >= budget).sum())
+    still_thinking = int((columns.natural >= budget).sum())
     return {
         "budget": budget,
         "accuracy": float(decided.right.mean()),
         "certainty": float(decided.certainty.mean()),
-        "living": living,
+        "living": still_thinking,
     }
 
 
@@ -130,8 +131,8 @@ def _row(columns: Columns, threshold: float) -> dict[str, float]:
 
 
 def _needed(columns: Columns) -> dict[str, float]:
-    """From where the answer is right for good, against where the thinking ends; over traces that end right."""
-    first = card_figures.right_for_good(columns)
+    """Over traces with a correct final answer: the mean position from which on all answers are correct, and of the end."""
+    first = card_figures.correct_from(columns)
     solved = columns.final_right
     return {
         "traces": float(solved.sum()),
@@ -141,6 +142,7 @@ def _needed(columns: Columns) -> dict[str, float]:
 
 
 def as_json(card: Card) -> dict[str, Any]:
+    """The content of model-card.json."""
     return {**vars(card), "probes": card.probes.to_dict()}
 
 

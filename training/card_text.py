@@ -17,11 +17,11 @@ def _head(card: Card) -> list[str]:
         "# Model card: the embedded model",
         "",
         "A Llama of 1.9 million parameters that thinks about arithmetic, trained by this repository (see",
-        "[training.md](training.md)). It is a demonstration and a test bed for certainty-guided reasoning, and good for nothing",
-        "else: it knows three families of problem and no language. Apache-2.0.",
+        "[training.md](training.md)). It demonstrates and tests certainty-guided reasoning and has no other use: it knows three",
+        "families of problems and no language. Apache-2.0.",
         "",
         f"All figures: {card.problems} problems that training never saw, one seed each, temperature .6, budget 1280, a probe every",
-        "32 tokens. `make model-card` measures them again and writes this page.",
+        "32 tokens. `make model-card` measures everything again and writes this page.",
         "",
         "| | |",
         "|---|---|",
@@ -31,10 +31,10 @@ def _head(card: Card) -> list[str]:
         f"| traces that reach the budget | {card.at_budget:.1%} |",
         f"| AUROC of certainty for correctness, all {card.probes.count} probes | {card.probes.auroc or 0:.3f} |",
         f"| expected calibration error, all probes | {card.probes.ece or 0:.3f} |",
-        f"| answer right for good after (mean, of {card.needed['traces']:.0f} solved) | {card.needed['needed']:.0f} tokens |",
+        f"| answer correct and final after (mean, of {card.needed['traces']:.0f} solved) | {card.needed['needed']:.0f} tokens |",
         f"| the same traces end after (mean) | {card.needed['natural']:.0f} tokens |",
         "",
-        "![accuracy and certainty over the budget, reliability, and need against length](images/model-card.png)",
+        "![accuracy and certainty over the budget, reliability, and tokens needed against length](images/model-card.png)",
         "",
     ]
 
@@ -65,14 +65,14 @@ def _stopping(card: Card) -> list[str]:
         for row in card.thresholds
     ]
     return [
-        "## Stopping when sure",
+        "## Stopping at a threshold",
         "",
-        "| threshold | accuracy | against the full budget, points | stopped early | tokens saved | net of probe tokens | Grade at penalty 1 |",
+        "| threshold | accuracy | difference from the full budget, points | stopped early | tokens saved | net of probe tokens | Grade at penalty 1 |",
         "|---|---|---|---|---|---|---|",
         *rows,
         "",
-        f"Grade is right less wrong here, and nothing is answered that is not sure: {card.grade_of_all:.0f} when everything is",
-        "answered at the full budget.",
+        "Grade is the number of correct minus wrong answers; an answer below the threshold is not given. If everything is answered",
+        f"at the full budget, it is {card.grade_of_all:.0f}.",
         "",
     ]
 
@@ -82,5 +82,5 @@ def _certainty(card: Card) -> list[str]:
         f"| {part.low:.1f} to {part.high:.1f} | {part.count} | {part.certainty:.3f} | {part.accuracy:.3f} |"
         for part in card.probes.reliability
     ]
-    head = ["| certainty | probes | mean certainty | right |", "|---|---|---|---|"]
-    return ["## Is a certainty worth its number?", "", *head, *rows]
+    head = ["| certainty | probes | mean certainty | correct |", "|---|---|---|---|"]
+    return ["## Calibration of certainty", "", *head, *rows]

@@ -1,8 +1,8 @@
-"""Training documents: a problem, its thinking, its end, and probes that branch off at random places.
+"""Training documents: a problem, its thinking, its end, and probes as branches at random cuts.
 
-A branch is `prefix answer}` hung on the trace at a cut: it sees the trace up to the cut and itself, nothing else, and its
-answer is always the *true* one. So one pass over a trace teaches what is known at many of its moments, and the trace itself
-never learns to break off. Only answers of branches are trained, never the prefix.
+A branch is `prefix answer}` at a cut of the trace: it attends to the trace up to the cut and to itself, and its answer is
+always the *correct* one. So one pass over a trace trains the answers at many cuts, and the trace itself does not learn to
+stop there. Only the answers of branches are trained, not the prefix.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from cgr.model.problems import FAMILIES, Problem, is_held_out, make
+from cgr.model.problems import FAMILIES, Problem, is_held_out, make_problem
 from training import tokenizer as words
 from training.thinking import think
 
 MAX_THINKING = 1280
 BRANCHES = 6
-SLIPS = 0.6
-SHORT = 24  # texts up to here recur, and are encoded once
+MISTAKES = 0.6
+SHORT = 24  # texts of up to this length recur, so that their ids are cached
 
 
 @dataclass(frozen=True)
 class Document:
-    """Token ids of the trunk, which of them are trained, and the branches as (cut, ids, trained from)."""
+    """The token ids of the trunk, the index from which on they are trained, and the branches as (cut, ids, trained from)."""
 
     trunk: list[int]
     trained_from: int
@@ -38,28 +38,31 @@ class Document:
 
 
 class Writer:
-    """Writes documents; everything that needs the tokenizer."""
+    """Writes documents with a tokenizer."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
-        self._known: dict[str, list[int]] = {}
+        self._cache: dict[str, list[int]] = {}
         self.end, self.end_think = (tokenizer.token_to_id(t) for t in (words.END, words.END_THINK))
 
     def encode(self, text: str) -> list[int]:
-        if text not in self._known:
+        """The token ids of a text; short texts are cached."""
+        if text not in self._cache:
             ids = list(self.tokenizer.encode(text, add_special_tokens=False).ids)
             if len(text) > SHORT:
                 return ids
-            self._known[text] = ids
-        return self._known[text]
+            self._cache[text] = ids
+        return self._cache[text]
 
     def prompt(self, problem: Problem, instructed: bool) -> list[int]:
+        """The prompt of a problem, with or without the instruction."""
         text = f"{problem.text}\n{words.INSTRUCTION}" if instructed else problem.text
         return self.encode(f"{words.USER}{text}{words.END}{words.ASSISTANT}{words.THINK}")
 
     def document(self, problem: Problem, rng: random.Random, max_passes: int) -> Document:
+        """A document with random thinking and branches at random cuts."""
         prompt = self.prompt(problem, rng.random() < 0.5)
-        parts, ended = think(problem, rng, max_passes, SLIPS)
+        parts, ended = think(problem, rng, max_passes, MISTAKES)
         thinking = [token for part in parts for token in self.encode(part)]
         if len(thinking) > MAX_THINKING:
             thinking, ended = thinking[:MAX_THINKING], False
@@ -69,6 +72,7 @@ class Writer:
         return Document(prompt + thinking + tail, len(prompt), branches)
 
     def branch(self, answer: int, rng: random.Random) -> tuple[list[int], int]:
+        """The ids of a probe with this answer, and the index from which on they are trained."""
         prefix = words.PREFIX if rng.random() < 0.75 else rng.choice(words.OTHER_PREFIXES)
         close = rng.random() < 0.2
         opening = self.encode(f"{words.END_THINK}{prefix}" if close else prefix)
@@ -76,25 +80,28 @@ class Writer:
 
 
 def problem_for_training(rng: random.Random, max_level: int) -> Problem:
+    """A random problem that is not held out."""
     while True:
-        problem = make(rng.choice(FAMILIES), rng.randint(1, max_level), rng)
+        problem = make_problem(rng.choice(FAMILIES), rng.randint(1, max_level), rng)
         if not is_held_out(problem.text):
             return problem
 
 
 @dataclass(frozen=True)
 class Batch:
+    """Documents as tensors, padded to one length. `rows` are the flat indices whose next token is trained."""
+
     ids: Tensor
     positions: Tensor
     mask: Tensor
-    rows: Tensor  # flat indices whose next token is trained
+    rows: Tensor
     targets: Tensor
     weights: Tensor
     is_branch: Tensor
 
 
 def batch(documents: list[Document], branch_weight: float = 1.0, trunk_weight: float = 1.0) -> Batch:
-    """Pad documents to one length and lay out who may see whom."""
+    """Pad documents to one length and build the attention mask of trunk and branches."""
     length = -(-max(len(d) for d in documents) // 64) * 64
     count = len(documents)
     ids = np.zeros((count, length), np.int64)

@@ -1,4 +1,4 @@
-"""Write a checkpoint as what people load: GGUF (llama.cpp) and safetensors with tokenizer and config (transformers, vLLM).
+"""Export a checkpoint: GGUF for llama.cpp, and safetensors with tokenizer and config for transformers and vLLM.
 
 python -m training.export --checkpoint runs/train/calibrated --gguf src/cgr/model/embedded.gguf --hf src/cgr/model/hf
 """
@@ -21,7 +21,7 @@ from training.network import Network, Shape
 
 NAME = "cgr-arithmetic"
 CONTEXT = 2048
-INTERVAL, BUDGET, MAX_ANSWER_TOKENS = 32, 1280, 4  # what the model wishes of whoever runs it
+INTERVAL, BUDGET, MAX_ANSWER_TOKENS = 32, 1280, 4  # defaults of the model, read by cgr
 
 
 def main() -> None:
@@ -38,6 +38,7 @@ def main() -> None:
 
 
 def load(folder: Path) -> tuple[Network, Tokenizer]:
+    """The network and the tokenizer of a checkpoint."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     state = torch.load(folder / "checkpoint.pt", weights_only=True)
     network = Network(Shape(**state["shape"]))
@@ -46,6 +47,7 @@ def load(folder: Path) -> tuple[Network, Tokenizer]:
 
 
 def write_gguf(network: Network, tokenizer: Tokenizer, path: Path, name: str = NAME) -> None:
+    """Write one GGUF file in float32."""
     shape = network.shape
     writer = gguf.GGUFWriter(str(path), "llama")
     writer.add_name(name)
@@ -91,23 +93,25 @@ def _add_vocabulary(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:
 
 
 def gguf_tensors(network: Network) -> dict[str, Tensor]:
+    """The weights by their names in GGUF."""
     tensors = {"token_embd.weight": network.embed.weight, "output_norm.weight": network.norm.weight}
     for index, layer in enumerate(network.layers):
         for ours, (_, theirs) in PARTS.items():
             weight = getattr(layer, ours).weight
             if ours in "qk":
-                weight = _pair_up(weight, network.shape.heads)
+                weight = _interleave(weight, network.shape.heads)
             tensors[f"blk.{index}.{theirs}.weight"] = weight
     return {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
 
 
-def _pair_up(weight: Tensor, heads: int) -> Tensor:
-    """Rows in llama.cpp's rotary order: the halves of each head interleaved."""
+def _interleave(weight: Tensor, heads: int) -> Tensor:
+    """The rows in llama.cpp's order for rotary embeddings: the halves of each head interleaved."""
     rows, columns = weight.shape
     return weight.view(heads, 2, rows // heads // 2, columns).transpose(1, 2).reshape(rows, columns)
 
 
 def write_hf(network: Network, tokenizer: Tokenizer, folder: Path) -> None:
+    """Write a folder that transformers and vLLM can load."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {theirs: network.get_parameter(ours).detach().contiguous() for ours, theirs in hf_names(network.shape.layers)}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})

@@ -1,4 +1,4 @@
-"""What each weight is called: here, in transformers, and in GGUF."""
+"""The names of the weights: in this package, in transformers, and in GGUF."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PARTS = {
 
 
 def hf_names(layers: int) -> Iterator[tuple[str, str]]:
-    """Our name and that of transformers for every weight."""
+    """For every weight its name here and its name in transformers."""
     yield "embed.weight", "model.embed_tokens.weight"
     yield "norm.weight", "model.norm.weight"
     for index in range(layers):
@@ -31,7 +31,7 @@ def hf_names(layers: int) -> Iterator[tuple[str, str]]:
 
 
 def read_hf(folder: Path) -> dict[str, Tensor]:
-    """The weights of an exported model, under our names."""
+    """The weights of an exported model, by their names here."""
     tensors = load_file(folder / "model.safetensors")
     layers = 1 + max(int(name.split(".")[2]) for name in tensors if ".layers." in name)
     return {ours: tensors[theirs] for ours, theirs in hf_names(layers)}

@@ -1,4 +1,4 @@
-"""The network: a plain Llama in fifty lines, with masks that let many probes share one trace."""
+"""The network: a plain Llama with attention masks, so that many probes share one trace."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 @dataclass(frozen=True)
 class Shape:
-    """What Llama calls its configuration."""
+    """The configuration of the network."""
 
     vocabulary: int
     width: int = 160
@@ -25,11 +25,18 @@ class Shape:
 
 SIZES: dict[str, dict[str, int]] = {
     "model": {},
-    "prober": {"width": 96, "layers": 3, "heads": 3, "hidden": 256},  # reads another's thinking, a fifth of its size
+    "prober": {
+        "width": 96,
+        "layers": 3,
+        "heads": 3,
+        "hidden": 256,
+    },  # probes the thinking of the other model, with a fifth of its size
 }
 
 
 class Layer(nn.Module):
+    """One transformer layer: attention, then a gated MLP."""
+
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         width, hidden = shape.width, shape.hidden
@@ -53,13 +60,14 @@ class Layer(nn.Module):
 
 
 class Cache:
-    """Keys and values of each layer so far, in buffers that are allocated once."""
+    """The keys and values of each layer, in buffers of a fixed size. `at` is the number of cached positions."""
 
     def __init__(self, room: int) -> None:
         self.room, self.at = room, 0
         self._keys: dict[int, tuple[Tensor, Tensor]] = {}
 
     def extend(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Append keys and values of a layer; return all of them."""
         if layer not in self._keys:
             size = (*k.shape[:2], self.room, k.shape[3])
             self._keys[layer] = (k.new_zeros(size), v.new_zeros(size))
@@ -69,10 +77,13 @@ class Cache:
         return keys[:, :, :end], values[:, :, :end]
 
     def keep(self, rows: Tensor) -> None:
+        """Keep only these rows of the batch."""
         self._keys = {layer: (k[rows], v[rows]) for layer, (k, v) in self._keys.items()}
 
 
 class Network(nn.Module):
+    """The whole network; the output weights are those of the embedding."""
+
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.shape = shape
@@ -89,7 +100,7 @@ class Network(nn.Module):
                 nn.init.normal_(parameter, std=0.02 if "embed" in name else parameter.shape[1] ** -0.5 * 0.7)
 
     def forward(self, ids: Tensor, positions: Tensor, mask: Tensor | None, cache: Cache | None = None) -> Tensor:
-        """Hidden states; `logits` turns the wanted ones into scores."""
+        """The final hidden states; `logits` gives the scores for some of them."""
         x = self.embed(ids)
         rotation = (self.cos[positions][:, None], self.sin[positions][:, None])
         for layer in self.layers:
@@ -99,6 +110,7 @@ class Network(nn.Module):
         return self.norm(x)
 
     def logits(self, hidden: Tensor) -> Tensor:
+        """The scores of the next token for these hidden states."""
         return hidden @ self.embed.weight.T
 
 

@@ -1,4 +1,4 @@
-"""Let a checkpoint think by itself, many problems at once: the traces that its certainty is calibrated on."""
+"""Generate the traces for calibration: a checkpoint thinks about many problems at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from training.network import Cache, Network
 
-CROWDED = 0.75
+MIN_ACTIVE = 0.75  # below this share of active rows, finished rows are dropped
 
 
 @torch.no_grad()
@@ -22,20 +22,20 @@ def think(
     padding = torch.tensor([width - len(prompt) for prompt in prompts])
     ids = torch.tensor([[0] * (width - len(prompt)) + list(prompt) for prompt in prompts])
     results: list[list[int]] = [[] for _ in prompts]
-    rows, going = torch.arange(len(prompts)), torch.ones(len(prompts), dtype=torch.bool)
+    rows, active = torch.arange(len(prompts)), torch.ones(len(prompts), dtype=torch.bool)
     cache = Cache(width + limit)
     hidden = network(ids, _positions(padding, 0, width), _mask(padding, width), cache)[:, -1]
     for step in range(limit):
         chosen = torch.multinomial((network.logits(hidden) / temperature).softmax(-1), 1)[:, 0]
-        going &= torch.tensor([token not in stops for token in chosen.tolist()])
-        for row, token in zip(rows[going].tolist(), chosen[going].tolist(), strict=True):
+        active &= torch.tensor([token not in stops for token in chosen.tolist()])
+        for row, token in zip(rows[active].tolist(), chosen[active].tolist(), strict=True):
             results[row].append(token)
-        if not going.any():
+        if not active.any():
             break
-        if going.float().mean() < CROWDED:  # dropping rows copies the cache, so not one by one
-            rows, padding, chosen = rows[going], padding[going], chosen[going]
-            cache.keep(going)
-            going = going[going]
+        if active.float().mean() < MIN_ACTIVE:  # not for every row, because dropping copies the cache
+            rows, padding, chosen = rows[active], padding[active], chosen[active]
+            cache.keep(active)
+            active = active[active]
         at = width + step
         seen = torch.arange(at + 1)[None] >= padding[:, None]
         hidden = network(chosen[:, None], _positions(padding, at, at + 1), seen[:, None, None], cache)[:, -1]
@@ -47,7 +47,7 @@ def _positions(padding: Tensor, start: int, end: int) -> Tensor:
 
 
 def _mask(padding: Tensor, width: int) -> Tensor:
-    """Each sees itself and what came before, but no padding (padding sees itself, so that no row is empty)."""
+    """Causal attention without padding; padding attends to itself, so that no row of the mask is empty."""
     causal = torch.ones(width, width, dtype=torch.bool).tril()
     seen = causal[None] & (torch.arange(width)[None, None] >= padding[:, None, None])
     return (seen | torch.eye(width, dtype=torch.bool)[None])[:, None]

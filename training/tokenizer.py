@@ -1,4 +1,4 @@
-"""The embedded model's tokenizer: a small byte-level BPE, digits single, cut like Qwen's so that llama.cpp knows it."""
+"""The tokenizer of the embedded model: a small byte-level BPE with single digits, split like Qwen's, as llama.cpp knows it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from cgr.model.problems import FAMILIES, LEVELS, make
+from cgr.model.problems import FAMILIES, LEVELS, make_problem
 from training.thinking import think
 
 INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
@@ -33,7 +33,7 @@ VOCABULARY = 448
 
 
 def build(path: Path) -> Tokenizer:
-    """Learn the merges on the texts that the model will see, and save `tokenizer.json`."""
+    """Learn the merges on texts like those of the training, and save `tokenizer.json`."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -58,6 +58,6 @@ def _texts() -> list[str]:
     texts = [INSTRUCTION, PREFIX, *OTHER_PREFIXES] * 50
     for family in FAMILIES:
         for level in LEVELS:
-            problem = make(family, level, rng)
+            problem = make_problem(family, level, rng)
             texts += [problem.text, *think(problem, rng)[0]] * 3
     return texts

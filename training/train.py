@@ -1,4 +1,4 @@
-"""Train the embedded model: `make train`. Seeded, resumable: every step's data come from its number alone.
+"""Train the embedded model: `make train`. It can be resumed: the data of a step depend only on the seed and the step.
 
 python -m training.train --out runs/train --steps 6000 --decay-from 4500
 """
@@ -61,19 +61,17 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=6000)
     parser.add_argument("--decay-from", type=int, default=4500)
     parser.add_argument("--lr", type=float, default=0.003)
-    parser.add_argument("--size", choices=SIZES, default="model", help="of a network that begins from nothing")
+    parser.add_argument("--size", choices=SIZES, default="model", help="size of a new network")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--weights", type=Path, help="start from this folder of safetensors, such as src/cgr/model/hf")
-    parser.add_argument(
-        "--from-step", type=int, default=0, help="with --weights: where in the course of documents to begin"
-    )
-    parser.add_argument("--compile", action="store_true", help="twice as fast after a minute; needs a C++ compiler")
+    parser.add_argument("--from-step", type=int, default=0, help="with --weights: the step to begin at")
+    parser.add_argument("--compile", action="store_true", help="twice as fast after one minute; needs a C++ compiler")
     return parser.parse_args()
 
 
 def start(out: Path, lr: float, size: str = "model") -> tuple[Network, list[torch.optim.Optimizer], int]:
-    """A fresh network, or the one that was saved."""
+    """The saved network, its optimizers and its step; a new network if none is saved."""
     path = out / "tokenizer.json"
     tokenizer = Tokenizer.from_file(str(path)) if path.exists() else words.build(path)
     saved = out / "checkpoint.pt"
@@ -89,7 +87,7 @@ def start(out: Path, lr: float, size: str = "model") -> tuple[Network, list[torc
 
 
 def begin_from(weights: Path, out: Path, lr: float, step: int) -> None:
-    """A first checkpoint with the weights of an exported model."""
+    """Write a first checkpoint with the weights of an exported model."""
     shutil.copy(weights / "tokenizer.json", out / "tokenizer.json")
     network, tools, _ = start(out, lr)
     network.load_state_dict(read_hf(weights))
@@ -97,6 +95,7 @@ def begin_from(weights: Path, out: Path, lr: float, step: int) -> None:
 
 
 def save(out: Path, network: Network, tools: list[torch.optim.Optimizer], step: int) -> None:
+    """Write the checkpoint; an interruption leaves the old one."""
     state = {"network": network.state_dict(), "tools": [tool.state_dict() for tool in tools], "step": step}
     state["shape"] = asdict(network.shape)
     torch.save(state, out / "checkpoint.tmp")
@@ -104,13 +103,13 @@ def save(out: Path, network: Network, tools: list[torch.optim.Optimizer], step: 
 
 
 def documents_for(step: int, seed: int, writer: Writer) -> list[Document]:
-    """Documents of about one length for this step; easy ones first, all of them from step 1,000."""
+    """Documents of similar length for this step; only easy problems at first, all levels from step 1,000."""
     return _groups(step // POOL, seed, writer)[step % POOL]
 
 
 @lru_cache(maxsize=1)
 def _groups(pool: int, seed: int, writer: Writer) -> list[list[Document]]:
-    """What a few steps in a row choose from: documents drawn together, sorted into groups of like length."""
+    """The documents of POOL consecutive steps, drawn together and sorted into groups of similar length."""
     step = pool * POOL
     rng = random.Random(f"{seed}:{pool}")
     level = min(6, 1 + step // 200)
@@ -125,8 +124,8 @@ def _groups(pool: int, seed: int, writer: Writer) -> list[list[Document]]:
 
 
 def passes(step: int, rng: random.Random) -> int:
-    """How often a document may go through its problem. At first most stop after once: a second time could be copied from
-    the first, and teaches little arithmetic. Comparing results comes later."""
+    """The maximum number of passes of a document. Early in training most documents have one pass: a second pass can be
+    copied from the first and teaches little arithmetic. Comparing results is learned later."""
     shares = (
         (0.6, 0.15, 0.25) if step < COMPARE_FROM else (0.4, 0.2, 0.4) if step < COMPARE_MORE_FROM else (0.25, 0.25, 0.5)
     )
@@ -134,12 +133,14 @@ def passes(step: int, rng: random.Random) -> int:
 
 
 def rate(step: int, first: int, decay_from: int, steps: int) -> float:
+    """The factor on the learning rate: linear warm-up, constant, linear decay."""
     if step < first + WARM_UP:
         return (step - first + 1) / WARM_UP
     return 1.0 if step < decay_from else max(0.01, (steps - step) / (steps - decay_from))
 
 
 def train_step(network: Network, tools: list[torch.optim.Optimizer], data: Batch, lr: float) -> tuple[float, float]:
+    """One optimizer step; returns the mean loss of the trunks and of the branches."""
     losses = loss_of(network, data)
     loss = (losses * data.weights).sum() / data.weights.sum()
     loss.backward()
@@ -149,11 +150,12 @@ def train_step(network: Network, tools: list[torch.optim.Optimizer], data: Batch
             group["lr"] = lr
         tool.step()
         tool.zero_grad(set_to_none=True)
-    apart = losses.detach()
-    return float(apart[~data.is_branch].mean()), float(apart[data.is_branch].mean())
+    detached = losses.detach()
+    return float(detached[~data.is_branch].mean()), float(detached[data.is_branch].mean())
 
 
 def loss_of(network: Network, data: Batch) -> Tensor:
+    """The loss of each trained token."""
     hidden = network(data.ids, data.positions, data.mask)
     return F.cross_entropy(network.logits(hidden.flatten(0, 1)[data.rows]), data.targets, reduction="none")
 

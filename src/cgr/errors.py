@@ -1,16 +1,16 @@
-"""What can go wrong, and what to do about it. Every error is one sentence and a hint.
+"""The exceptions of cgr. Each has one sentence that says what is wrong, and a hint that says what to do.
 
 CgrError
-├── UsageError              what was asked for cannot be: exit code 2
+├── UsageError              the request cannot be carried out: exit code 2
 │   ├── UnknownName         no such rule, aggregate, policy, ...; the nearest is suggested
 │   ├── ModelNotFound       no such file, no such hub id
-│   ├── NotAModel           a file that is not what it says
-│   ├── NoThinkTags         a model that does not say how it thinks
+│   ├── NotAModel           a file that is not a model
+│   ├── NoThinkTags         a model without think tags
 │   └── DoesNotFit          prompt, budget and answer exceed the model's context
-├── EngineError             the engine failed us while we used it
-│   ├── MissingCapability   a rule needs what this engine does not have
+├── EngineError             the engine failed while it was used
+│   ├── MissingCapability   a rule needs something that this engine does not have
 │   └── Busy                no session became free in time
-└── NotRecorded             a replay was asked for what its recording does not hold
+└── NotRecorded             a replay needs something that its recording does not hold
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from difflib import get_close_matches
 
 
 class CgrError(Exception):
-    """One sentence that says what is wrong, and a hint that says what to do."""
+    """An error with a message (one sentence) and a hint."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -31,14 +31,15 @@ class CgrError(Exception):
 
 
 class UsageError(CgrError):
-    """What was asked for cannot be."""
+    """The request cannot be carried out."""
 
 
 class UnknownName(UsageError):
-    """A name that is not among the known ones."""
+    """A name that is not known."""
 
     @classmethod
     def among(cls, kind: str, name: str, known: Iterable[str]) -> UnknownName:
+        """The error for an unknown name, with the nearest known one as a suggestion."""
         names = sorted(known)
         near = get_close_matches(name, names, n=1, cutoff=0.5)
         guess = f"Did you mean {near[0]!r}? " if near else ""
@@ -46,15 +47,15 @@ class UnknownName(UsageError):
 
 
 class ModelNotFound(UsageError):
-    """Neither a file nor a hub id leads to this model."""
+    """There is no file, hub id or server for this model."""
 
 
 class NotAModel(UsageError):
-    """The file is there, but it is not a model that can be loaded."""
+    """The file exists, but it is not a model that can be loaded."""
 
 
 class NoThinkTags(UsageError):
-    """The model's own files name no tags to think between."""
+    """The model's files name no think tags."""
 
 
 class DoesNotFit(UsageError):
@@ -74,4 +75,4 @@ class Busy(EngineError):
 
 
 class NotRecorded(CgrError):
-    """A replay was asked for something that its recording does not hold."""
+    """A replay needs something that its recording does not hold."""

@@ -1,9 +1,9 @@
-"""The question that is put to the model, and how its reply is read.
+"""What a probe appends to the thinking, and how the decoded tokens are read.
 
 A probe appends a fixed prefix that opens a brace, decodes greedily, and reads the answer up to the first `}` that closes
-it, by character: tokens come glued (`5}`, `}$`, `}.\\n`). A token counts towards certainty if some of it, other than white
-space, lies inside the answer; braces inside an answer (`\\frac{1}{2}`) belong to it. A rule may ask in a way of its own
-(`Asks`), and may want no answer at all but only how open the next token is (its entropy).
+it, by character, because one token can hold several characters (`5}`, `}$`, `}.\\n`). A token counts towards certainty if
+some of it, other than white space, lies inside the answer; braces inside an answer (`\\frac{1}{2}`) belong to it. A rule
+may have a style of its own (`Asks`), and may want no answer at all but only how open the next token is (its entropy).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from cgr.errors import UnknownName, UsageError
 from cgr.records import Probe, Token
 
 PREFIX = "Final Answer: \\boxed{"
-INTEGER_TOKENS = 4  # three digits and a brace, one token each at the worst
+INTEGER_TOKENS = 4  # three digits and a brace, at most one token each
 MAX_TOKENS = 32
 CloseThink = Literal["never", "always", "auto"]
 CLOSE_THINK = ("never", "always", "auto")
 Reads = Literal["answer", "text", "entropy"]
 READS = ("answer", "text", "entropy")
-END_TAG = "</think>"  # in a prefix it stands for the model's own
+END_TAG = "</think>"  # in a prefix, it is replaced by the model's own end tag
 TOP_KEPT = 5
-NOTHING = 1e-6  # what rounding leaves of a probability
-ENTROPY_TOP = 1000  # alternatives that are asked for where an engine cannot give the entropy itself
+ROUNDING = 1e-6  # a smaller rest of probability is rounding
+ENTROPY_TOP = 1000  # alternatives to request from an engine that does not compute the entropy
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,12 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class ProbeSpec:
-    """How to ask. `close_think`: whether the end tag goes before the prefix: `never`, as the paper has it, `always`, or
-    `auto`: not at a probe, but before the final answer when the budget ran out. `reads`: the `answer`, to its closing
-    brace; the `text`, which goes on behind it to the longest that is allowed; or only the `entropy` of the next token."""
+    """How to probe.
+
+    `close_think`: whether the end tag goes before the prefix: `never` (as in the paper), `always`, or `auto` (not at a
+    probe, but before the final answer at the budget). `reads`: the `answer` up to its closing brace; the `text`, which
+    continues after it up to `max_answer_tokens`; or only the `entropy` of the next token.
+    """
 
     prefix: str = PREFIX
     max_answer_tokens: int = MAX_TOKENS
@@ -58,7 +61,7 @@ class ProbeSpec:
         if self.close_think not in CLOSE_THINK:
             raise UnknownName.among("close-think policy", self.close_think, CLOSE_THINK)
         if self.reads not in READS:
-            raise UnknownName.among("way of reading a probe", self.reads, READS)
+            raise UnknownName.among("kind of reading", self.reads, READS)
         if self.reads != "entropy" and not opens_brace(self.prefix):
             raise UsageError(
                 f"The answer after the prefix {self.prefix!r} could never be closed: it leaves no brace open.",
@@ -66,27 +69,28 @@ class ProbeSpec:
             )
 
     def closes(self, final: bool) -> bool:
-        """Whether the end tag goes first, at a probe or before the final answer at the budget."""
+        """Whether the end tag goes before the prefix, at a probe or (`final`) before the final answer at the budget."""
         return self.close_think == "always" or (final and self.close_think == "auto")
 
     @property
     def limit(self) -> int:
-        """Tokens that are decoded at most."""
+        """The most tokens to decode."""
         return 1 if self.reads == "entropy" else self.max_answer_tokens
 
     @property
     def top(self) -> int:
-        """Alternatives that are wanted of each token; 0: as the engine likes."""
+        """Alternatives to return for each token; 0: the engine decides."""
         return ENTROPY_TOP if self.reads == "entropy" else 0
 
     def span(self, tokens: Sequence[Token]) -> Span:
+        """The answer in these decoded tokens."""
         if self.reads == "entropy":
             return Span("", (), False)
         return answer_span(tokens, opened=open_braces(self.prefix) > 0)
 
     def done(self, enough: float | None = None) -> Callable[[Sequence[Token]], bool]:
-        """When to stop decoding: the answer closed, L is reached, or, if a threshold is given and the aggregate can only
-        fall, the certainty is already below it."""
+        """A function that says when to stop decoding: the answer closed, `limit` is reached, or, if a threshold is given
+        and the aggregate can only fall, the certainty is already below it."""
         cut = enough if self.aggregate in certainty.FALLING and self.reads == "answer" else None
 
         def is_done(tokens: Sequence[Token]) -> bool:
@@ -103,7 +107,7 @@ class ProbeSpec:
         return bool(span.probabilities) and certainty.aggregate(self.aggregate, span.probabilities) < threshold
 
     def read(self, at: int, tokens: Sequence[Token], ended: bool = False) -> Probe:
-        """The probe that these tokens make. Neither closed, nor L long, nor ended by the model, it is a bound."""
+        """The probe that these tokens make. It is a bound if it neither closed, nor reached the limit, nor ended."""
         if self.reads == "entropy":
             return self._open(at, tokens)
         span = self.span(tokens)
@@ -120,8 +124,8 @@ class ProbeSpec:
         )
 
     def _open(self, at: int, tokens: Sequence[Token]) -> Probe:
-        """How open the next token is: the least that its entropy can be, and how much of its probability was seen. Of the
-        many alternatives that it takes to tell, a few are kept."""
+        """A probe for the entropy of the next token: its lower bound, and the total probability of the alternatives that
+        were returned. Of these many alternatives, a few are kept."""
         kept = tuple(replace(token, top=token.top[:TOP_KEPT]) for token in tokens)
         seen = [math.fsum(certainty.probability(logprob) for _, logprob in token.top) for token in tokens]
         least = entropy_bounds(tokens[0].top)[0] if tokens and tokens[0].top else None
@@ -155,15 +159,15 @@ class Asks:
 
 
 def entropy_bounds(top: Sequence[tuple[int, float]], vocabulary: int | None = None) -> tuple[float, float]:
-    """The entropy in bits of a token of which the likeliest alternatives are known: at least, and at most.
+    """Lower and upper bound of the entropy, in bits, of a token whose likeliest alternatives are known.
 
-    What is left over counts as one token for the least, and is spread evenly over the rest of the vocabulary for the most
-    (infinite where its size is not known). With every token there, both are the entropy.
+    The rest of the probability counts as one token for the lower bound, and is spread evenly over the rest of the
+    vocabulary for the upper bound (infinite if its size is not known). If all tokens are given, both are the entropy.
     """
     chances = [certainty.probability(logprob) for _, logprob in top]
     tail = max(1.0 - math.fsum(chances), 0.0)
     known = math.fsum(_bits(chance) for chance in chances)
-    if tail < NOTHING or (vocabulary is not None and len(chances) >= vocabulary):
+    if tail < ROUNDING or (vocabulary is not None and len(chances) >= vocabulary):
         return known, known
     rest = math.inf if vocabulary is None else vocabulary - len(chances)
     return known + _bits(tail), known + tail * math.log2(rest / tail)
@@ -174,7 +178,7 @@ def _bits(chance: float) -> float:
 
 
 def open_braces(text: str) -> int:
-    """How many braces a text leaves open, the stray closing ones forgiven."""
+    """How many braces a text leaves open; closing braces without an opening one are ignored."""
     depth = 0
     for char in text:
         depth = depth + 1 if char == "{" else max(depth - 1, 0) if char == "}" else depth
@@ -182,12 +186,12 @@ def open_braces(text: str) -> int:
 
 
 def opens_brace(prefix: str) -> bool:
-    """Whether an answer can begin here: inside a brace, or where `\\boxed` waits for one."""
+    """Whether an answer can begin after this prefix: inside a brace, or after `\\boxed`."""
     return open_braces(prefix) > 0 or prefix.rstrip().endswith("\\boxed")
 
 
 def answer_span(tokens: Sequence[Token], opened: bool = True) -> Span:
-    """The answer in these tokens. Where the prefix did not open the brace, the first `{` that is decoded does."""
+    """The answer in these tokens. If the prefix did not open the brace, the first decoded `{` does."""
     inside, depth, closed = opened, 0, False
     pieces: list[str] = []
     probabilities: list[float] = []

@@ -1,7 +1,7 @@
-"""The one loop. It reads as the paper's algorithms do, and does no I/O.
+"""The one loop. It reads like the paper's algorithms, and does no I/O.
 
-`reason()` yields what it wants (`Think`, `Ask`, `Append`), is sent what came of it (`Thought`, `Probe`, a count), and
-returns a `Decision`. Whoever drives it may be live, a recording, or a test; the decision is made here and nowhere else.
+`reason()` yields requests (`Think`, `Ask`, `Append`), is sent their results (`Thought`, `Probe`, a count), and returns a
+`Decision`. It is driven by a live engine, a recording or a test; the decision is made here and nowhere else.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from cgr.rules.marks import Place
 
 AtEnd = Literal["answer", "abstain"]
 POLICIES = ("answer", "abstain")
-WRITTEN = -1  # stands for a token that was written in place of the end tag
+WRITTEN = -1  # in `Seen.ids`, a token that was written in place of the end tag
 
 
 @dataclass(frozen=True, slots=True)
 class Think:
-    """Wants up to `tokens` more of thinking, or, with `until`, as far as the next such place, if that is nearer."""
+    """Requests up to `tokens` more tokens of thinking, or, with `until`, as far as the next such mark if that is nearer."""
 
     tokens: int
     ban_end: bool = False
@@ -31,9 +31,9 @@ class Think:
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """What came: so many tokens inside the tags, and whether the model then wanted to end. `marked`: the place that was
-    wanted is here. `tops`: of each token the mean of the highest log-probabilities, where a rule looks at them. `ids`: the
-    tokens themselves."""
+    """The result of `Think`: the number of tokens inside the tags, and whether the model then wanted to end. `marked`: the
+    requested mark is here. `tops`: for each token the mean of the highest log-probabilities, if the rule inspects them.
+    `ids`: the tokens themselves."""
 
     tokens: int
     ended: bool = False
@@ -45,9 +45,9 @@ class Thought:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Wants a probe here, or the final answer after this cause. `close_thinking`: thinking is closed first.
-    `cut_below`: below it, the rest of a probe does not matter. After the cause `certainty` it is asked for only if the
-    probes hold no answer, or one of another model."""
+    """Requests a probe here, or the final answer after the cause `final`. `close_thinking`: the thinking is closed first.
+    `cut_below`: decoding may stop once the certainty is below it. After the cause `certainty` a final answer is requested
+    only if the probes hold no answer, or were made on another model."""
 
     at: int
     final: StopCause | None = None
@@ -57,7 +57,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Wants this text in place of the end tag, at most so many tokens of it."""
+    """Requests this text in place of the end tag, at most `at_most` tokens of it."""
 
     text: str
     at_most: int
@@ -69,7 +69,7 @@ Reply = Thought | Probe | int
 
 @dataclass(frozen=True, slots=True)
 class Abstention:
-    """When to say nothing: separate_prober from the rule, since stopping and abstaining are different questions."""
+    """When to abstain. Separate from the rule, since stopping and abstaining are different questions."""
 
     at_budget: AtEnd = "answer"
     at_end_of_thinking: AtEnd = "answer"
@@ -81,6 +81,7 @@ class Abstention:
                 raise UnknownName.among("abstention policy", policy, POLICIES)
 
     def abstains(self, cause: StopCause, final: Probe) -> bool:
+        """Whether to give no answer after this cause with this final answer."""
         policy = self.at_budget if cause == "budget" else self.at_end_of_thinking
         sure = final.closed and final.certainty >= self.threshold
         return policy == "abstain" and not sure
@@ -124,13 +125,13 @@ def reason(
 
 
 def _with(seen: Seen, rule: Rule, thought: Thought) -> Seen:
-    """What has been seen, and this stretch of thinking; its ids only for a rule that reads them."""
+    """What the rule sees after this stretch of thinking; ids only for a rule that needs them."""
     ids = (*seen.ids, *thought.ids) if "token_ids" in rule.needs else ()
     return replace(seen, at=seen.at + thought.tokens, tops=(*seen.tops, *thought.tops), ids=ids)
 
 
 def _due(rule: Rule, seen: Seen, limit: int) -> tuple[int, Place | None]:
-    """How far to think until the next probe, or the mark to look out for on the way."""
+    """The position of the next probe, or the mark to stop at on the way."""
     due = rule.next_probe(seen)
     if rule.place is not None and due is not None:
         return limit, rule.place
@@ -138,7 +139,7 @@ def _due(rule: Rule, seen: Seen, limit: int) -> tuple[int, Place | None]:
 
 
 def _probe(rule: Rule, seen: Seen) -> Generator[Request, Reply, Seen]:
-    """Ask here; where two probes would coincide, one does."""
+    """Probe here, unless this position was just probed."""
     if seen.probes and seen.last.at == seen.at:
         return seen
     probe = cast(Probe, (yield Ask(seen.at, cut_below=rule.sure_at)))
@@ -146,8 +147,8 @@ def _probe(rule: Rule, seen: Seen) -> Generator[Request, Reply, Seen]:
 
 
 def _settled(rule: Rule, seen: Seen, action: Action, separate_prober: bool) -> Generator[Request, Reply, Decision]:
-    """A sure probe's answer is the answer: nothing more is decoded, unless it holds none or is another model's. Given up,
-    there is none."""
+    """A sure probe's answer is the answer: nothing more is decoded, unless the probe holds no answer or was made on another
+    model. If the rule gave up, there is no answer."""
     if action == GIVE_UP:
         last = seen.last if seen.probes else Probe(seen.at, "", 0.0, closed=False)
         return _decision(seen, last, "gave_up", abstained=True)

@@ -1,7 +1,7 @@
-"""The nouns of the whole system: frozen, typed, and back from JSON as they went.
+"""The data types of the whole system: frozen dataclasses that can be written to JSON and read back.
 
-A `Trace` is what a model thought; a `Probe` is what it would have answered at one point of it, and how sure it was; a
-`Decision` is what a rule made of the probes.
+A `Trace` is what a model thought. A `Probe` is what it would have answered at one position, and how sure it was. A
+`Decision` is what a rule decided from the probes.
 """
 
 from __future__ import annotations
@@ -19,18 +19,21 @@ AnswerFormat = Literal["integer", "number", "choice", "math"]
 
 
 class Record:
-    """JSON round trip for frozen dataclasses, nested ones and tuples included."""
+    """To JSON and back, for frozen dataclasses, also nested ones and tuples."""
 
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
+        """The record as plain dictionaries, lists and values."""
         return dataclasses.asdict(self)  # type: ignore[call-overload, no-any-return]
 
     def to_json(self) -> str:
+        """The record as JSON text."""
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
+        """The record that `to_dict` wrote; an unknown field is an error."""
         hints = typing.get_type_hints(cls)
         if unknown := data.keys() - hints.keys():
             raise ValueError(f"{cls.__name__} has no field {', '.join(sorted(unknown))}")
@@ -38,6 +41,7 @@ class Record:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
+        """The record that `to_json` wrote."""
         return cls.from_dict(json.loads(text))
 
 
@@ -55,7 +59,7 @@ def _restore(hint: Any, value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Token(Record):
-    """One decoded token. `logprob` is raw: the softmax at temperature 1, before any filter or ban."""
+    """One decoded token. `logprob` is raw: from the softmax at temperature 1, before any filter or ban."""
 
     id: int
     text: str
@@ -65,7 +69,7 @@ class Token(Record):
 
 @dataclass(frozen=True, slots=True)
 class Question(Record):
-    """What is asked, and what would be right where that is known."""
+    """A question and, if known, its correct answer (`gold`)."""
 
     id: str
     text: str
@@ -75,7 +79,7 @@ class Question(Record):
 
 @dataclass(frozen=True, slots=True)
 class Trace(Record):
-    """A model's thinking on one question under one seed; `ids` are strictly inside the think tags."""
+    """A model's thinking on one question under one seed. `ids` are the tokens strictly inside the think tags."""
 
     question_id: str
     seed: int
@@ -91,10 +95,10 @@ class Trace(Record):
 class Probe(Record):
     """What the model would answer after `at` thinking tokens.
 
-    `probabilities` are those of the answer's content tokens. Where `bound` is set, decoding was cut short because the
-    certainty was already too low: it is an upper bound then, and the answer a beginning. `entropy` is that of the first
-    token, in bits. Where nothing but that was wanted, there is no answer, and the one probability is the share that was
-    seen of it.
+    `probabilities` are those of the answer's content tokens. If `bound` is set, decoding stopped early because the
+    certainty was already too low: the certainty is then an upper bound, and the answer is incomplete. `entropy` is that
+    of the first token, in bits. If only the entropy was requested, there is no answer, and the one probability is the
+    total probability of the alternatives that were returned.
     """
 
     at: int
@@ -114,17 +118,17 @@ class Probe(Record):
 
     @property
     def text(self) -> str:
-        """All that was decoded, where the tokens were kept."""
+        """All decoded text, if the tokens were kept."""
         return "".join(token.text for token in self.tokens)
 
     @property
     def ended(self) -> bool:
-        """Whether the model then ended its thinking, or its turn, as far as the tokens tell: that one is not among them."""
+        """Whether the model then ended its thinking or its turn. The token that did so is counted but not kept."""
         return bool(self.tokens) and self.decoded > len(self.tokens)
 
     @property
     def valid(self) -> bool:
-        """Whether there is a whole answer here, not a beginning and not nothing."""
+        """Whether the answer is complete and not empty."""
         return self.closed and not self.bound and bool(self.answer)
 
 
@@ -132,8 +136,8 @@ class Probe(Record):
 class Decision(Record):
     """How one question ended: why thinking stopped, what the answer is, and what it cost.
 
-    `final` is the answer decoded after thinking ended or the budget ran out; after a sure probe there is none, since
-    that probe's answer is the answer. `answer` is None where the policy was to abstain, or the rule gave up.
+    `final` is the answer that was decoded after thinking ended or the budget was spent; after a sure probe there is none,
+    since the probe's answer is the answer. `answer` is None if the policy was to abstain, or the rule gave up.
     """
 
     stop_cause: StopCause
@@ -149,10 +153,10 @@ class Decision(Record):
 
     @property
     def probe_tokens(self) -> int:
-        """Tokens decoded by probes, closing brace included."""
+        """Tokens decoded by probes, the closing brace included."""
         return sum(probe.decoded for probe in self.probes)
 
     @property
     def answer_tokens(self) -> int:
-        """Tokens decoded for the final answer: none after a sure probe."""
+        """Tokens decoded for the final answer; 0 after a sure probe."""
         return self.final.decoded if self.final else 0

@@ -1,7 +1,7 @@
-"""Running asynchronous work from plain code, so that Ctrl-C at any moment ends it cleanly.
+"""Runs asynchronous work from synchronous code, so that Ctrl-C ends it cleanly at any moment.
 
-`asyncio.Runner` minds Ctrl-C only once its task exists; pressed a moment earlier, it leaves a coroutine that nobody awaits
-and says so on the terminal. Here the handler is there first.
+`asyncio.Runner` handles Ctrl-C only once its task exists. If it is pressed a moment earlier, a coroutine is never awaited
+and a warning is printed. Here the handler is installed first.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Work = Callable[[], Coroutine[Any, Any, T]]
 
 
 def run(loop: asyncio.AbstractEventLoop, work: Work[T]) -> T:
-    """What the work gives; KeyboardInterrupt, after it was cancelled and has cleaned up, if Ctrl-C was pressed."""
+    """The result of the work. After Ctrl-C the work is cancelled, cleans up, and KeyboardInterrupt is raised."""
     ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if not ours or threading.current_thread() is not threading.main_thread():
         return loop.run_until_complete(work())
-    return _Minded(loop).run(work)
+    return _Interruptible(loop).run(work)
 
 
-class _Minded:
+class _Interruptible:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop, self.presses = loop, 0
         self.task: asyncio.Task[Any] | None = None
@@ -45,7 +45,7 @@ class _Minded:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def _pressed(self, _number: int, _frame: object) -> None:
-        """The first press cancels, which also wakes the loop; the second no longer waits."""
+        """The first Ctrl-C cancels the task, which also wakes the loop; the second raises at once."""
         self.presses += 1
         if self.presses > 1:
             raise KeyboardInterrupt

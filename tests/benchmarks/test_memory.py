@@ -1,4 +1,4 @@
-"""What is said of memory."""
+"""Memory of this process and of its children."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def test_this_process_has_some() -> None:
     assert 1 < memory.peak() < 1_000_000
 
 
-@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="only Linux tells")
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="only Linux provides it")
 def test_a_child_is_counted_while_it_lives() -> None:
-    words = [sys.executable, "-c", ASLEEP]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+    call = [sys.executable, "-c", ASLEEP]
+    with subprocess.Popen(call, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         child.stdout.readline()
         assert memory.of_children() > 64

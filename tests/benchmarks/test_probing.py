@@ -1,4 +1,4 @@
-"""The measurements themselves, on short traces: they must measure what they say, whatever comes of it."""
+"""The measurements on short traces: they measure what they should, whatever the result is."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import pytest
 
 from benchmarks import probing
 from benchmarks.rows import Results
-from benchmarks.subject import Bench
+from benchmarks.sessions import Bench
 from cgr.engines.llama.engine import LlamaEngine
 
-Way = Callable[[Bench, str, int, Results], Awaitable[list[int]]]
+Measurement = Callable[[Bench, str, int, Results], Awaitable[list[int]]]
 
 
 @pytest.mark.parametrize(("cut", "seconds"), [(5, 0.5), (10, 1.0), (15, 2.0), (20, 3.0), (30, 5.0), (40, 7.0), (99, 7.0)])
-def test_what_was_not_timed_is_reckoned(cut: int, seconds: float) -> None:
+def test_cuts_between_measured_ones_are_interpolated(cut: int, seconds: float) -> None:
     assert probing._between([(10, 1.0), (20, 3.0), (40, 7.0)], cut) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("way", [probing.between, probing.beside])
-async def test_on_the_way(engine: LlamaEngine, way: Way) -> None:
+@pytest.mark.parametrize("measure", [probing.between, probing.beside])
+async def test_on_the_way(engine: LlamaEngine, measure: Measurement) -> None:
     results = Results(quick=True)
-    ids = await way(Bench(engine), "embedded", 96, results)
+    ids = await measure(Bench(engine), "embedded", 96, results)
     assert len(ids) == 96
     ratio, over = results.rows
     assert ratio.value > 0

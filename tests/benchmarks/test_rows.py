@@ -1,4 +1,4 @@
-"""What a benchmark says of its numbers."""
+"""Rows, limits and output of the benchmarks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import drawing, rest
+from benchmarks import figure, offline
 from benchmarks.rows import Results, Row, Sense, line
 
 
@@ -22,7 +22,7 @@ from benchmarks.rows import Results, Row, Sense, line
         (0.0, "at most", 0, True),
     ],
 )
-def test_what_is_held(value: float, sense: Sense, hold: float | None, held: bool | None) -> None:
+def test_a_value_meets_its_limit(value: float, sense: Sense, hold: float | None, held: bool | None) -> None:
     assert Row("what", "engine", value, sense=sense, hold=hold).held is held
 
 
@@ -33,7 +33,7 @@ def some() -> Results:
     return results
 
 
-def test_what_is_written(tmp_path: Path) -> None:
+def test_the_json_file_and_the_table(tmp_path: Path) -> None:
     path = some().write(tmp_path)
     found = json.loads(path.read_text())
     assert [row["held"] for row in found["rows"]] == [False, True]
@@ -43,7 +43,7 @@ def test_what_is_written(tmp_path: Path) -> None:
     assert "NOT HELD" in path.with_suffix(".md").read_text()
 
 
-def test_engine_by_engine() -> None:
+def test_rows_are_sorted_by_engine() -> None:
     engines = ["SmolLM2, vLLM", "embedded, llama.cpp", "none", "SmolLM2, llama.cpp", "embedded, vLLM"]
     results = Results(quick=True, rows=[Row("a", engine, 1.0) for engine in engines])
     assert [row.engine for row in results.in_order()] == [
@@ -51,7 +51,7 @@ def test_engine_by_engine() -> None:
     ]  # fmt: skip
 
 
-def test_a_part_is_measured_again(tmp_path: Path) -> None:
+def test_a_part_that_is_measured_again_replaces_its_rows(tmp_path: Path) -> None:
     results = Results(quick=True)
     for name, value in (("one", 1.0), ("two", 2.0)):
         with results.part(name):
@@ -64,12 +64,12 @@ def test_a_part_is_measured_again(tmp_path: Path) -> None:
     assert Results.kept(tmp_path, quick=False).rows == []
 
 
-def test_it_is_drawn(tmp_path: Path) -> None:
-    drawing.draw(some(), tmp_path / "x.png")
+def test_the_figure_is_written(tmp_path: Path) -> None:
+    figure.draw(some(), tmp_path / "x.png")
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_help_imports_nothing_heavy() -> None:
     results = Results(quick=True)
-    rest.help_imports(results)
+    offline.help_imports(results)
     assert [row.held for row in results.rows] == [True]

@@ -1,4 +1,4 @@
-"""`cgr ablate` as a user has it."""
+"""`cgr ablate`, called as a user calls it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run(tmp_path_factory.mktemp("runs") / "plausible", traces(4, 2))
 
 
-def test_it_says_what_it_found_what_is_missing_and_where_the_page_is(folder: Path) -> None:
+def test_conclusions_missing_probes_and_the_path_of_the_page_are_printed(folder: Path) -> None:
     code, out, err = cgr("ablate", folder, "--only", "interval,prober")
     assert (code, err) == (0, "")
     found, missing, page = out.strip().split("\n\n")
@@ -38,7 +38,7 @@ def test_json_is_one_object_and_nothing_else(folder: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--only", "intervals"), "There is no ablation called 'intervals'."),
         (("--only", ""), "There is no ablation to make."),
@@ -46,20 +46,20 @@ def test_json_is_one_object_and_nothing_else(folder: Path, tmp_path: Path) -> No
         (("--forced", "nowhere"), "There is no run 'nowhere'."),
     ],
 )
-def test_what_cannot_be_is_refused(folder: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_wrong_arguments_are_refused(folder: Path, arguments: tuple[str, ...], message: str) -> None:
     code, out, err = cgr("ablate", folder, *arguments)
     assert (code, out) == (2, "")
-    assert err.splitlines()[0] == f"error: {said}"
+    assert err.splitlines()[0] == f"error: {message}"
     assert err.splitlines()[1].startswith("hint:  ")
 
 
-def test_a_run_without_probes_says_how_to_make_them(tmp_path: Path) -> None:
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     code, _, err = cgr("ablate", tmp_path)
     assert code == 2
     assert "There is no run in" in err
 
 
-def test_the_verb_is_listed_and_its_help_imports_nothing_heavy() -> None:
+def test_the_command_is_listed_and_its_help_imports_nothing_heavy() -> None:
     done = command("ablate", "--help", env={"PYTHONPROFILEIMPORTTIME": "1"})
     modules = {line.rsplit("|", 1)[1].strip().split(".")[0] for line in done.stderr.splitlines() if "|" in line}
     assert "--forced" in done.stdout

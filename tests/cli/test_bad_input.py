@@ -1,4 +1,4 @@
-"""Whatever is wrong with what was asked: one sentence, a hint, exit code 2, and never a traceback."""
+"""Wrong input of every kind: one sentence, a hint, exit code 2, and never a traceback."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ BAD: list[tuple[str, tuple[str, ...], str]] = [
     ("a prefix that cannot be closed", (QUESTION, "--prefix", "The answer is "), "could never be closed"),
     ("unknown option", (QUESTION, "--treshold", "0.9"), "--treshold"),
 ]
-WORSE: list[tuple[str, tuple[str, ...], str]] = [
+MORE_BAD: list[tuple[str, tuple[str, ...], str]] = [
     ("no such file", (QUESTION, "--model", "./none.gguf"), "There is no model"),
     ("no such file above", (QUESTION, "--model", "../none"), "There is no model"),
     ("a name too long for a file", (QUESTION, "--model", "x" * 3000), "There is no model"),
     ("a model and no question", ("--model", "some.gguf"), "There is no question"),
     ("threshold nan", (QUESTION, "--threshold", "nan"), "threshold of nan"),
-    ("threshold no number", (QUESTION, "--threshold", "high"), "'high'"),
+    ("threshold not a number", (QUESTION, "--threshold", "high"), "'high'"),
     ("interval below 0", (QUESTION, "--interval", "-5"), "interval cannot be -5"),
     ("answers of no tokens", (QUESTION, "--max-answer-tokens", "0"), "at least one token"),
     ("blank question", (" \n",), "question is empty"),
-    ("a prefix that closes itself", (QUESTION, "--prefix", "\\boxed{}"), "could never be closed"),
+    ("a prefix that is already closed", (QUESTION, "--prefix", "\\boxed{}"), "could never be closed"),
     ("temperature below 0", (QUESTION, "--temperature", "-1"), "temperature of -1"),
     ("temperature nan", (QUESTION, "--temperature", "nan"), "temperature of nan"),
     ("top-p 0", (QUESTION, "--top-p", "0"), "top-p of 0"),
     ("unknown policy", (QUESTION, "--at-budget", "guess"), "'guess'"),
-    ("unknown way to close", (QUESTION, "--close-think", "maybe"), "'maybe'"),
+    ("unknown value of --close-think", (QUESTION, "--close-think", "maybe"), "'maybe'"),
     ("no tags", (QUESTION, "--think-tags", "think"), "does not name think tags"),
     ("no threads", (QUESTION, "--threads", "0"), "0 threads"),
     ("two questions", (QUESTION, QUESTION), "unexpected extra argument"),
@@ -48,7 +48,7 @@ WORSE: list[tuple[str, tuple[str, ...], str]] = [
 
 
 def complaint(code: int, out: str, errors: str) -> tuple[str, str]:
-    """What is wrong, and what to do: two lines, nothing else, exit code 2."""
+    """The error and the hint: two lines, nothing else, exit code 2."""
     assert code == 2, errors
     assert out == ""
     lines = errors.splitlines()
@@ -73,9 +73,9 @@ def test_bad_input(arguments: tuple[str, ...], message: str) -> None:
         assert "Did you mean 'min'?" in hint
 
 
-@pytest.mark.parametrize(("arguments", "message"), [row[1:] for row in WORSE], ids=[row[0] for row in WORSE])
+@pytest.mark.parametrize(("arguments", "message"), [row[1:] for row in MORE_BAD], ids=[row[0] for row in MORE_BAD])
 def test_more_bad_input(arguments: tuple[str, ...], message: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """What the entry point calls, without a new process for each."""
+    """The same in this process, which is faster than a new process for each case."""
     code = run(["solve", *arguments])
     assert message in complaint(code, *capfd.readouterr())[0]
 
@@ -99,17 +99,17 @@ def files(folder: Path) -> dict[str, Path]:
     [
         ("text.gguf", "is not a GGUF file"),
         ("empty.gguf", "is not a GGUF file"),
-        ("head.gguf", "is incomplete or damaged"),
+        ("head.gguf", "is incomplete or damaged: its metadata cannot be read"),
         ("weights.gguf", "llama.cpp cannot load"),
-        ("plain.gguf", "does not say how it thinks"),
+        ("plain.gguf", "has no think tags"),
         ("folder", "cannot be read"),
     ],
 )
-def test_files_that_are_no_models(tmp_path: Path, name: str, message: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_files_that_are_not_models(tmp_path: Path, name: str, message: str, capfd: pytest.CaptureFixture[str]) -> None:
     code = run(["solve", QUESTION, "--model", str(files(tmp_path)[name])])
     assert message in complaint(code, *capfd.readouterr())[0]
 
 
-def test_a_file_that_is_no_gguf(tmp_path: Path) -> None:
+def test_a_file_that_is_not_gguf(tmp_path: Path) -> None:
     error, _ = refused(QUESTION, "--model", str(files(tmp_path)["text.gguf"]))
     assert "is not a GGUF file" in error

@@ -1,13 +1,14 @@
-"""The command itself: help, version, verbs, and what it does not import."""
+"""The command `cgr`: help, version, its commands, and what it does not import."""
 
 from __future__ import annotations
 
 import pytest
 
 import cgr
+from cgr.cli.main import VERBS
 from tests.support import command
 
-HEAVY = {"xllamacpp", "httpx", "torch", "numpy", "matplotlib", "jinja2", "plotly", "transformers", "rich"}
+HEAVY = {"xllamacpp", "aiohttp", "httpx", "torch", "numpy", "matplotlib", "jinja2", "plotly", "transformers", "rich"}
 
 
 def test_help_imports_no_engine() -> None:
@@ -19,11 +20,12 @@ def test_help_imports_no_engine() -> None:
 
 
 @pytest.mark.parametrize("flag", ["--help", "-h"])
-def test_help_names_every_verb(flag: str) -> None:
+def test_help_lists_every_command(flag: str) -> None:
     done = command(flag)
     assert done.returncode == 0
-    for verb in ("solve", "rules"):
+    for verb in VERBS:
         assert f"\n  {verb} " in done.stdout
+    assert len(VERBS) == 13
 
 
 def test_the_version() -> None:
@@ -50,7 +52,7 @@ def test_help_of_solve_shows_the_defaults() -> None:
         assert default in text
 
 
-def test_an_unknown_verb_suggests_the_nearest() -> None:
+def test_an_unknown_command_suggests_the_nearest() -> None:
     done = command("sovle")
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
@@ -60,7 +62,7 @@ def test_an_unknown_verb_suggests_the_nearest() -> None:
     assert done.stderr.splitlines()[1].startswith("hint:  Did you mean 'solve'?")
 
 
-def test_no_verb_shows_the_help() -> None:
+def test_without_a_command_the_help_is_shown() -> None:
     done = command()
     assert "Usage: cgr" in done.stdout + done.stderr
     assert "Traceback" not in done.stderr

@@ -1,4 +1,4 @@
-"""`--probe-model`: a second model that is asked instead."""
+"""`--probe-model`: a second model that is probed instead of the first."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from tests.support import QUESTION, command
 
 
-def test_the_same_model_twice_decides_the_same() -> None:
-    asked = ["solve", QUESTION, "--budget", "160", "--threshold", "0.5", "--json"]
-    plain, both = [json.loads(command(*asked, *more).stdout) for more in ([], ["--probe-model", "embedded"])]
+def test_the_same_model_as_probe_model_gives_the_same_result() -> None:
+    arguments = ["solve", QUESTION, "--budget", "160", "--threshold", "0.5", "--json"]
+    plain, both = [json.loads(command(*arguments, *more).stdout) for more in ([], ["--probe-model", "embedded"])]
     assert (plain["probe_model"], both["probe_model"]) == (None, "embedded")
     for name in ("answer", "stop_cause", "thinking_tokens", "thinking", "probe_tokens"):
         assert both[name] == plain[name]
@@ -28,10 +28,10 @@ def test_the_same_model_twice_decides_the_same() -> None:
         ["doctor"],
     ],
 )
-def test_where_it_would_not_be_asked_it_is_refused(arguments: list[str]) -> None:
+def test_it_is_refused_where_nothing_is_probed(arguments: list[str]) -> None:
     done = command(*arguments, "--probe-model", "embedded")
     assert done.returncode == 2
-    assert done.stderr.startswith("error: There is nothing here that --probe-model would be asked.")
+    assert done.stderr.startswith("error: Nothing is probed here, so --probe-model has no use.")
 
 
 def test_generating_with_probes(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_generating_with_probes(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["probes"] >= 1
 
 
-def test_a_model_that_is_not_there() -> None:
+def test_a_model_that_does_not_exist() -> None:
     done = command("solve", QUESTION, "--probe-model", "nowhere.gguf")
     assert done.returncode == 2
     assert done.stderr.splitlines()[0] == "error: There is no model 'nowhere.gguf'."

@@ -9,7 +9,7 @@ import pytest
 from tests.support import command
 
 
-def test_one_line_each() -> None:
+def test_one_line_per_rule() -> None:
     done = command("rules")
     assert done.returncode == 0
     lines = done.stdout.splitlines()
@@ -27,14 +27,14 @@ def test_as_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ("agree=2.5", "agree of dynasor is a whole number"),
         ("agreed=2", "Did you mean 'agree'?"),
         ("agree", "Write it as in --set agree=5."),
     ],
 )
-def test_parameters_of_a_rule_are_checked_before_a_model_is_loaded(given: str, said: str) -> None:
+def test_parameters_of_a_rule_are_checked_before_a_model_is_loaded(given: str, message: str) -> None:
     done = command("solve", "Why?", "--rule", "dynasor", "--set", given, "--model", "no-such-file.gguf")
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr

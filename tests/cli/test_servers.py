@@ -1,4 +1,4 @@
-"""`cgr` on a server: the same verbs, with an address."""
+"""`cgr` with a server: the same commands, with an address."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def test_a_question_on_a_server(by_environment: bool) -> None:
     assert KEY not in done.stdout + done.stderr
 
 
-def test_a_model_that_is_here_is_not_looked_for_elsewhere() -> None:
+def test_a_local_model_is_used_even_if_the_environment_names_a_server() -> None:
     done = command("solve", QUESTION, "--model", "embedded", *SHORT, env={"CGR_BASE_URL": "http://127.0.0.1:9"})
     assert json.loads(done.stdout)["engine"] == "llama.cpp"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said", "hint"),
+    ("arguments", "message", "hint"),
     [
         (("--base-url", "http://127.0.0.1:9/v1"), "There is no server at http://127.0.0.1:9: ", "Start it, or check"),
         (("--base-url", "localhost"), "'localhost' is no address of a server.", "http://localhost:8000/v1"),
@@ -49,22 +49,22 @@ def test_a_model_that_is_here_is_not_looked_for_elsewhere() -> None:
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, tuple) else "",
 )
-def test_what_cannot_be_is_one_sentence_and_a_hint(arguments: tuple[str, ...], said: str, hint: str) -> None:
+def test_wrong_arguments_give_one_sentence_and_a_hint(arguments: tuple[str, ...], message: str, hint: str) -> None:
     given = [address() if one == "ADDRESS" else one for one in arguments]
     done = command("solve", QUESTION, *given, env={} if "wrong" in arguments else WITH_KEY)
     assert (done.returncode, done.stdout) == (2, "")
     first, second = done.stderr.splitlines()
-    assert first.startswith(f"error: {said}")
+    assert first.startswith(f"error: {message}")
     assert second.startswith("hint:  ")
     assert hint in second
 
 
-def test_without_a_question_a_server_has_none_of_its_own() -> None:
+def test_a_server_needs_a_question() -> None:
     done = command("solve", "--base-url", address(), env=WITH_KEY)
     assert (done.returncode, done.stderr.splitlines()[0]) == (2, "error: There is no question.")
 
 
-def test_an_experiment_on_a_server_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_an_experiment_on_a_server_continues_where_it_stopped(tmp_path: Path) -> None:
     run = str(tmp_path / "run")
     where = ("--base-url", address(), "--sessions", "2", "--json")
     options = ("--questions", "arithmetic", "--limit", "2", "--budget", "48", "--interval", "16", "--out", run, *where)
@@ -77,8 +77,8 @@ def test_an_experiment_on_a_server_goes_on_where_it_stopped(tmp_path: Path) -> N
     assert json.loads(done.stdout)["probes"] > 0
 
 
-def test_a_recipe_for_a_server_is_carried_out(tmp_path: Path) -> None:
-    """By its own address, or by another; done, it needs no server at all."""
+def test_a_recipe_with_a_server(tmp_path: Path) -> None:
+    """With its own address or another one; a finished run needs no server."""
     recipe = tmp_path / "served.toml"
     lines = ['questions = "arithmetic"', "limit = 2", "seeds = 1", "budget = 48", "interval = 16", "sessions = 2"]
     recipe.write_text("\n".join([*lines, 'model = "anything"', 'base_url = "http://127.0.0.1:9/v1"']))

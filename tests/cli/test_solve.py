@@ -1,4 +1,4 @@
-"""`cgr solve` by its real entry point: what it prints, what it refuses, and how it ends."""
+"""`cgr solve`, called as a user calls it: output, options, interruption, closed pipes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pty
 import signal
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from cgr import Model
 from cgr.model.problems import is_held_out
 from cgr.solve import find_model
-from tests.support import CGR, JSON_KEYS, QUESTION, command, environment
+from tests.support import CGR, JSON_KEYS, QUESTION, command, environment, python
 
 SHORT = ("--budget", "48", "--interval", "16")
 
@@ -47,17 +48,17 @@ def test_the_question_from_standard_input(loaded: Model) -> None:
     assert (piped["thinking"], piped["answer"]) == (given.thinking, given.answer)
 
 
-def test_without_a_question_it_takes_one_of_its_own() -> None:
+def test_without_a_question_the_embedded_model_takes_one_of_its_problems() -> None:
     done = command("solve", *SHORT)
     assert (done.returncode, done.stderr) == (0, "")
-    said, question = done.stdout.splitlines()[:2]
-    assert "embedded model's own" in said
+    note, question = done.stdout.splitlines()[:2]
+    assert "embedded model's problems" in note
     assert is_held_out(question)
-    assert "The truth  " in done.stdout
+    assert "\nCorrect    " in done.stdout
     assert solve_json("--seed", "1", "--rule", "no-thinking")["question"] != question
 
 
-def test_plain_text_off_a_terminal() -> None:
+def test_plain_text_without_a_terminal() -> None:
     done = command("solve", QUESTION, *SHORT, "--full", "--rule", "cgr", "--threshold", "1")
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
@@ -65,12 +66,12 @@ def test_plain_text_off_a_terminal() -> None:
     assert "? " in done.stdout
     for line in ("Answer     ", "Certainty  ", "Stopped    because ", "Thinking   ", "Probes     ", "Answering  "):
         assert f"\n{line}" in done.stdout
-    assert "of the 48 that the budget allowed" in done.stdout
-    assert "The truth" not in done.stdout
+    assert "tokens of the budget of 48" in done.stdout
+    assert "\nCorrect " not in done.stdout
 
 
 @pytest.mark.parametrize("overlap", [False, True])
-def test_the_thinking_that_is_shown_is_the_thinking(loaded: Model, overlap: bool) -> None:
+def test_all_of_the_thinking_is_shown(loaded: Model, overlap: bool) -> None:
     options = (*SHORT, "--max-answer-tokens", "1", *(("--overlap",) if overlap else ()))
     thinking = loaded.solve(QUESTION, budget=48, interval=16, max_answer_tokens=1).thinking
     shown = command("solve", QUESTION, *options).stdout.split("\n\nAnswer  ")[0].splitlines()[3:]
@@ -96,7 +97,7 @@ def _read_all(terminal: int) -> str:
     while True:
         try:
             more = os.read(terminal, 65536)
-        except OSError:  # how a terminal says that the other end is closed
+        except OSError:  # the other end of the terminal is closed
             return data.decode()
         if not more:
             return data.decode()
@@ -147,8 +148,18 @@ def test_options(options: tuple[str, ...], expected: dict[str, object]) -> None:
     assert {name: solution[name] for name in expected} == expected
 
 
+@pytest.mark.parametrize("from_file", [False, True])
+def test_rule_files_are_loaded_only_if_the_rule_is_one(tmp_path: Path, from_file: bool) -> None:
+    (tmp_path / "mine.json").write_text('{"rule": "cgr", "parameters": {"threshold": 0.5}}')
+    rule = str(tmp_path / "mine.json") if from_file else "cgr"
+    code = "import sys; from cgr.cli.main import run; run(sys.argv[1:]); print('cgr.rules.files' in sys.modules)"
+    solution, loaded = python(code, "solve", QUESTION, *SHORT, "--rule", rule, "--json").stdout.splitlines()
+    assert json.loads(solution)["threshold"] == (0.5 if from_file else 0.99)
+    assert loaded == str(from_file)
+
+
 def interrupted(arguments: Sequence[str], when: str) -> tuple[int, str, str]:
-    """Ctrl-C as soon as this was printed."""
+    """Exit code, output and errors after Ctrl-C, which is sent as soon as `when` was printed."""
     with subprocess.Popen(
         [CGR, "solve", QUESTION, *arguments],
         stdout=subprocess.PIPE,
@@ -166,15 +177,15 @@ def interrupted(arguments: Sequence[str], when: str) -> tuple[int, str, str]:
     return solving.returncode, seen + rest, errors
 
 
-def test_interrupted_before_anything_is_known(loaded: Model) -> None:
+def test_interrupted_before_the_first_probe(loaded: Model) -> None:
     large = str(loaded.engine.info.context - 256)
     code, _, errors = interrupted(["--rule", "budget-forcing", "--budget", large], f"budget {large}\n\n")
     assert code == 130
-    assert errors == "Interrupted before the first probe: nothing is known yet.\n"
+    assert errors == "Interrupted before the first probe: there is no answer yet.\n"
 
 
-def test_interrupted_with_what_is_known(loaded: Model) -> None:
-    """Answers of one token never close, so it never stops by itself."""
+def test_interrupted_after_a_probe(loaded: Model) -> None:
+    """An answer of one token never closes, so that the rule never stops."""
     options = [
         "--interval",
         "1",

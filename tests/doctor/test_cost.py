@@ -1,4 +1,4 @@
-"""How often a probe can be afforded."""
+"""The cost of a probe, and the interval that keeps it low."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cgr.doctor import cost
-from cgr.doctor.sample import Subject, Thought
+from cgr.doctor.sample import ProbeSetup, TimedTrace
 from cgr.probing import ProbeSpec
 from tests.support import scripted
 
@@ -27,19 +27,19 @@ def test_the_interval(probe: float, token: float, share: float, interval: int) -
 
 
 @given(st.floats(1e-6, 1e3), st.floats(1e-6, 1e3), st.floats(0.001, 0.9))
-def test_it_is_the_smallest_that_keeps_to_the_share(probe: float, token: float, share: float) -> None:
+def test_the_interval_is_the_smallest_within_the_share(probe: float, token: float, share: float) -> None:
     interval = cost.interval_for(probe, token, share)
     assert probe / (interval * token) <= share * (1 + 1e-9)
     assert interval == 32 or probe / ((interval - 32) * token) > share * (1 - 1e-9)
 
 
-async def measured(plain: list[float], asked: list[float], asking: list[float]) -> cost.Cost:
-    subject = await Subject.of(scripted("a b c"), "?", ProbeSpec(), (10, 20, 30))
-    thought = Thought(stretches=asked, asking=asking)
-    return cost.measure(subject, Thought(stretches=plain), thought, 0.05, 100)
+async def measured(plain: list[float], probed: list[float], probing: list[float]) -> cost.Cost:
+    setup = await ProbeSetup.create(scripted("a b c"), "?", ProbeSpec(), (10, 20, 30))
+    trace = TimedTrace(stretch_seconds=probed, probe_seconds=probing)
+    return cost.measure(setup, TimedTrace(stretch_seconds=plain), trace, 0.05, 100)
 
 
-async def test_the_prompt_is_not_part_of_a_token() -> None:
+async def test_the_first_stretch_does_not_count_because_it_includes_the_prompt() -> None:
     found = await measured([9.0, 1.0, 1.0], [9.0, 1.0, 1.0], [0.5, 0.5, 0.5])
     assert found.token_seconds == pytest.approx(0.1)
     assert found.probe_seconds == pytest.approx(0.5)
@@ -47,11 +47,11 @@ async def test_the_prompt_is_not_part_of_a_token() -> None:
     assert (found.at, found.interval) == (30, 128)
 
 
-async def test_winding_back_is_part_of_a_probe() -> None:
+async def test_a_probe_includes_rewinding_the_cache() -> None:
     found = await measured([9.0, 1.0, 1.0], [9.0, 1.2, 1.2], [0.5, 0.5, 0.5])
     assert found.probe_seconds == pytest.approx(0.7)
 
 
-async def test_a_faster_second_time_is_no_gift() -> None:
+async def test_a_faster_probed_trace_does_not_reduce_the_cost() -> None:
     found = await measured([9.0, 1.0, 1.0], [9.0, 0.4, 0.4], [0.5, 0.5, 0.5])
     assert found.probe_seconds == pytest.approx(0.5)

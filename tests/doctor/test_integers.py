@@ -31,7 +31,9 @@ class Splitting(ScriptedEngine):
         (lambda text: [*text[:-2], text[-2:]], 3, "100}"),  # the brace with the last digit
     ],
 )
-async def test_the_longest_says_what_is_needed(split: Callable[[str], list[str]], needed: int, longest: str) -> None:
+async def test_the_longest_integer_sets_what_is_needed(
+    split: Callable[[str], list[str]], needed: int, longest: str
+) -> None:
     found = await integers.measure(Splitting(split), 3)
     assert (found.needed, found.longest, found.fit) == (needed, longest, needed <= 3)
     assert sum(count for _, count in found.lengths) == 1000
@@ -42,5 +44,5 @@ async def test_every_length_is_counted() -> None:
     assert found.lengths == ((2, 10), (3, 90), (4, 900))
 
 
-async def test_a_tokenizer_of_words() -> None:
+async def test_a_tokenizer_with_one_token_per_word() -> None:
     assert (await integers.measure(scripted(""), 4)).needed == 1

@@ -18,8 +18,8 @@ from cgr.engines.scripted import Answers, ScriptedEngine, ScriptedSession
 from cgr.errors import EngineError, MissingCapability, NotRecorded
 from cgr.reason import Abstention
 from cgr.records import Probe, Trace
-from cgr.rules import BudgetForcing, Cgr, CgrForced, FixedBudget, Rule
-from tests.support import OnlyWatches, run, scripted, spec, story, sure_from
+from cgr.rules import BudgetForcing, Cgr, CgrForced, Deer, FixedBudget, Rule
+from tests.support import SURE, OnlyWatches, run, scripted, spec, story, sure_from
 
 EIGHT = "a b c d e f g h"
 RULE = Cgr(threshold=0.9, interval=2)
@@ -123,6 +123,16 @@ async def test_watching_changes_nothing() -> None:
     events: list[Event] = []
     watched = await run(scripted(EIGHT, sure_from(4)), RULE, 8, on_event=events.append)
     assert watched == await run(scripted(EIGHT, sure_from(4)), RULE, 8)
+
+
+async def test_tokens_read_past_a_mark_are_wasted() -> None:
+    """A mark is certain only once what follows it was read. After a stop at the mark, that was read for nothing."""
+    engine = scripted("a b Wait, c d e f", lambda at, suffix: (("{", 0.999), *SURE))
+    outcome = await run(engine, Deer(), 7)
+    assert (outcome.decision.stop_cause, outcome.decision.thinking_tokens) == ("certainty", 2)
+    read = sum(int(entry.split()[1]) for entry in engine.log if entry.startswith("think"))
+    assert read > 2
+    assert outcome.wasted_tokens == read - 2
 
 
 async def test_tokens_thought_past_a_stop_are_wasted() -> None:

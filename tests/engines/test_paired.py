@@ -179,7 +179,7 @@ async def test_the_same_file_twice_is_plain_probing(model: Model, question: str,
 async def test_the_same_file_told_as_text(model: Model) -> None:
     """The embedded model writes as it reads, so that its own text comes back as its own tokens."""
     pair = PairedEngine(model.engine, model.engine)
-    pair._alike = False
+    pair._same_vocabulary = False
     plain, told = [
         await one.asolve(QUESTION, rule=OnlyWatches.name, interval=32, budget=300) for one in (model, Model(pair))
     ]

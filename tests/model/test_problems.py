@@ -6,33 +6,33 @@ from math import gcd
 
 import pytest
 
-from cgr.model.problems import FAMILIES, GCD, LEVELS, MAP, is_held_out, make, subtractions, unseen
+from cgr.model.problems import FAMILIES, GCD_LINES, LEVELS, MAP_STEPS, is_held_out, make_problem, subtractions, unseen
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("level", LEVELS)
 def test_every_family_and_level_has_integer_answers_of_at_most_three_digits(family: str, level: int) -> None:
     rng = random.Random(level)
-    for problem in (make(family, level, rng) for _ in range(20)):
+    for problem in (make_problem(family, level, rng) for _ in range(20)):
         assert 0 <= problem.answer <= 999
         assert (problem.family, problem.level) == (family, level)
 
 
-def test_the_answers_are_true() -> None:
+def test_the_answers_are_correct() -> None:
     rng = random.Random(1)
     for level in LEVELS:
-        start, factor, shift = (mapped := make("map", level, rng)).numbers
-        for _ in range(MAP[level - 1]):
+        start, factor, shift = (mapped := make_problem("map", level, rng)).numbers
+        for _ in range(MAP_STEPS[level - 1]):
             start = (start * factor + shift) % 1000
         assert mapped.answer == start
-        product = make("product", level, rng)
+        product = make_problem("product", level, rng)
         whole = 1
         for number in product.numbers:
             whole *= number
         assert product.answer == whole % 1000
-        divided = make("gcd", level, rng)
+        divided = make_problem("gcd", level, rng)
         assert divided.answer == gcd(*divided.numbers)
-        assert subtractions(*divided.numbers) in (GCD[level - 1], GCD[level - 1] + 1)
+        assert subtractions(*divided.numbers) in (GCD_LINES[level - 1], GCD_LINES[level - 1] + 1)
 
 
 def test_unseen_problems_are_distinct_held_out_and_the_same_for_a_seed() -> None:
@@ -44,8 +44,8 @@ def test_unseen_problems_are_distinct_held_out_and_the_same_for_a_seed() -> None
     assert [p.text for p in islice(unseen(4), 60)] != [p.text for p in first]
 
 
-def test_a_kind_of_problem_that_is_used_up_is_left_out() -> None:
-    """Level 1 of gcd has a few dozen held-out texts: a long run goes on without it."""
+def test_an_exhausted_kind_of_problem_is_left_out() -> None:
+    """Level 1 of gcd has a few dozen held-out texts: a long sequence continues without it."""
     many = list(islice(unseen(0, ("gcd", "map"), (1,)), 120))
     assert len({problem.text for problem in many}) == 120
     assert sum(problem.family == "gcd" for problem in many) < 60

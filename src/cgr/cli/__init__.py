@@ -1,4 +1,4 @@
-"""The command line: one small file a verb, no logic. A verb's modules are imported when it is called."""
+"""The command line: one file for each command. A command's modules are imported when it is called."""
 
 from cgr.cli.main import main
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cgr.cli.report import check_installed, numbers_in
+from cgr.cli.shared.arguments import JSON_OPTION, PATH, PENALTIES_HELP, check_installed, names_in, numbers_in
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,15 +18,13 @@ if TYPE_CHECKING:
 
 
 @click.command("compare")
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--rules", help="Rules, or files of `cgr fit`, with commas.  [default: all]")
-@click.option("--penalties", "--penalty", help="What a wrong answer costs in Grade, with commas.  [default: 0,0.25,0.5,1]")
-@click.option(
-    "--tune-on", type=float, help="The share of the questions that chooses parameters; 0: all are shown.  [default: 0.5]"
-)
-@click.option("--out", type=click.Path(path_type=Path), help="Where to write.  [default: RUN/compare]")
+@click.argument("runs", nargs=-1, required=True, type=PATH)
+@click.option("--rules", help="Rules, or rule files of `cgr fit`, separated by commas.  [default: all rules]")
+@click.option("--penalties", "--penalty", help=PENALTIES_HELP)
+@click.option("--tune-on", type=float, help="Share of questions to choose parameters on; 0: score on all.  [default: 0.5]")
+@click.option("--out", type=PATH, help="Output folder.  [default: RUN/compare]")
 @click.option("--quiet", is_flag=True, help="Write the files and print nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print compare.json and nothing else.")
+@JSON_OPTION
 def command(
     runs: tuple[Path, ...],
     rules: str | None,
@@ -36,18 +34,17 @@ def command(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Compare the stopping rules on the recorded traces of RUNS: what each saves, what that costs, and which does best.
+    """Compare the stopping rules on the recorded traces of RUNS: tokens saved, accuracy lost, and the best rule.
 
-    Every rule is replayed over the values of its main parameter. Values are chosen on one half of the questions and judged
-    on the other. docs/compare.md says what each number means.
+    Each rule is replayed at every value of its main parameter. Values are chosen on one half of the questions and scored
+    on the other half. docs/compare.md explains each number.
     """
     check_installed("numpy", "matplotlib")
     from cgr.lab.compare import PENALTIES, TUNE_ON
     from cgr.lab.compare.write import write_comparison
 
-    names = None if rules is None else rules.replace(",", " ").split()
     costs, share = numbers_in(penalties), TUNE_ON if tune_on is None else tune_on
-    written = write_comparison(runs, out, names, PENALTIES if costs is None else costs, tune_on=share)
+    written = write_comparison(runs, out, names_in(rules), PENALTIES if costs is None else costs, tune_on=share)
     if as_json:
         click.echo(json.dumps(written.to_dict(), ensure_ascii=False))
     elif not quiet:
@@ -64,24 +61,24 @@ def _show(written: WrittenComparison) -> None:
 
 
 def _show_one(compared: Compared, console: Console) -> None:
-    from cgr.lab.compare import prose as words
+    from cgr.lab.compare import prose
     from cgr.lab.compare.tables import table_lines
 
     run = compared.run
     seeds = "1 seed" if compared.seeds == 1 else f"{compared.seeds} seeds"
     console.print(f"{run.name}: {run.model}, {compared.questions} questions × {seeds}", style="bold")
-    console.print(words.how_chosen(compared) + "\n", style="dim")
-    head, *rows = table_lines(compared)
-    console.print(head, style="dim")
+    console.print(prose.how_chosen(compared) + "\n", style="dim")
+    header, *rows = table_lines(compared)
+    console.print(header, style="dim")
     for row in rows:
         console.print(row)
     console.print("")
-    for sentence in words.sentences(compared):
+    for sentence in prose.sentences(compared):
         console.print(sentence)
     for note in compared.notes:
         console.print(f"Note: {note}", style="yellow")
     if compared.missing:
         console.print("\nNot compared:", style="dim")
-    for why, hint in words.lacking(compared.missing):
-        console.print(f"  {why} {hint}", style="dim")
+    for reason, hint in prose.lacking(compared.missing):
+        console.print(f"  {reason} {hint}", style="dim")
     console.print("")

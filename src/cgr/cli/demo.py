@@ -1,4 +1,4 @@
-"""`cgr demo`: the paper's experiment in miniature, on the embedded model."""
+"""`cgr demo`: a small version of the paper's experiment, on the embedded model."""
 
 from __future__ import annotations
 
@@ -6,29 +6,30 @@ from pathlib import Path
 
 import click
 
-from cgr.cli.report import check_installed
+from cgr.cli.shared.arguments import JSON_OPTION, PATH, check_installed
 
 ABOUT = (
-    "The embedded model thinks about {questions} arithmetic problems, {seeds} times each, and is asked on the way what\n"
-    "the answer would be, and how sure it is. Ctrl-C loses nothing: the same command goes on."
+    "The embedded model thinks about {questions} arithmetic problems, {seeds} times each. A probe regularly asks for the\n"
+    "answer and its certainty. After Ctrl-C, run the same command again: it continues."
 )
-WRITTEN_TOKENS = 64  # an answer of this model is far shorter
+WRITTEN_TOKENS = 64  # enough: the final text of this model is much shorter
 
 
 @click.command("demo")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("runs/demo"), show_default=True, help="The run.")
-@click.option("--questions", type=int, default=30, show_default=True, help="Arithmetic problems.")
-@click.option("--seeds", type=int, default=8, show_default=True, help="Traces for each.")
-@click.option("--budget", type=int, hidden=True, help="Thinking tokens at most, for a hurry.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end and nothing else.")
+@click.option("--out", type=PATH, default=Path("runs/demo"), show_default=True, help="Folder of the run.")
+@click.option("--questions", type=int, default=30, show_default=True, help="Number of arithmetic problems.")
+@click.option("--seeds", type=int, default=8, show_default=True, help="Traces per problem.")
+@click.option("--budget", type=int, hidden=True, help="Maximum number of thinking tokens, for a faster demo.")
+@JSON_OPTION
 def command(out: Path, questions: int, seeds: int, budget: int | None, as_json: bool) -> int:
-    """Run a whole experiment in miniature: generate, probe, report. A few minutes; the second time, none.
+    """Run a small complete experiment: generate, probe, report. It takes a few minutes and needs no download.
 
-    The embedded model answers problems that it never saw. Shown is what stopping at a certainty of .96 to .99 would have
-    saved and cost, and where the page with every table and figure is.
+    The embedded model answers problems that it was not trained on. The command prints the tokens saved and the accuracy
+    when thinking stops at a certainty of 0.96 to 0.99, and the path of a web page with all tables and figures. If the run
+    is already there, only the results are printed.
     """
     check_installed("numpy", "matplotlib")
-    from cgr.cli.shared.recipe import conduct
+    from cgr.cli.shared.recipe import run_recipe
     from cgr.lab.questions.arithmetic import NAME
     from cgr.lab.recipes.recipe import Recipe
 
@@ -42,4 +43,4 @@ def command(out: Path, questions: int, seeds: int, budget: int | None, as_json: 
         written_tokens=WRITTEN_TOKENS,
         probe="on-the-way",
     )
-    return conduct(recipe, out, as_json=as_json)
+    return run_recipe(recipe, out, as_json=as_json)

@@ -1,4 +1,4 @@
-"""`cgr doctor`: what an engine can do, and how far its certainty can be trusted."""
+"""`cgr doctor`: what an engine can do, and how reproducible its certainty is."""
 
 from __future__ import annotations
 
@@ -8,42 +8,47 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cgr.cli.shared.arguments import JSON_OPTION
 from cgr.cli.shared.model_options import model_options, open_given, refuse_probe_model
 from cgr.engines.open import ModelOptions
 from cgr.rules.base import THRESHOLD
 
 if TYPE_CHECKING:
-    from cgr.doctor import Checkup, CheckupOptions
+    from cgr.doctor import CheckupOptions
+    from cgr.doctor.result import Checkup
+    from cgr.solve import Model
 
 
 @click.command("doctor")
 @model_options
-@click.option("--tokens", type=int, default=256, show_default=True, help="Thinking tokens to ask about.")
-@click.option("--threshold", type=float, default=THRESHOLD, show_default=True, help="The threshold that is meant.")
-@click.option("--share", type=float, default=0.05, show_default=True, help="What probing may add to thinking's time.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@click.option("--tokens", type=int, default=256, show_default=True, help="Thinking tokens of the trace that is probed.")
+@click.option("--threshold", type=float, default=THRESHOLD, show_default=True, help="The threshold that you plan to use.")
+@click.option("--share", type=float, default=0.05, show_default=True, help="Probing may take this share of thinking time.")
+@JSON_OPTION
 def command(given: ModelOptions, tokens: int, threshold: float, share: float, as_json: bool) -> None:
-    """Examine a model where it runs: what it can do, how noisy its certainty is, what a probe costs.
+    """Check a model on its engine: capabilities, noise of the certainty, and cost of a probe.
 
-    The same cut of a trace is probed in several ways. Without --model: the embedded one.
+    The same cuts of one trace are probed in several ways and the results are compared. Without --model, the embedded model
+    is checked.
     """
     from cgr.doctor import CheckupOptions
-    from cgr.doctor.terminal import in_lines
+    from cgr.doctor.terminal import checkup_lines
 
-    refuse_probe_model(given, f"Examine the other with --model {given.probe_model}")
-    wish = CheckupOptions(tokens, threshold, share)
-    checkup = asyncio.run(_examine(given, wish))
-    click.echo(checkup.to_json() if as_json else "\n".join(in_lines(checkup)))
+    refuse_probe_model(given, f"Check the probe model separately: --model {given.probe_model}")
+    options = CheckupOptions(tokens, threshold, share)
+    model = open_given(given, sessions=options.sessions, budget=options.tokens)
+    checkup = asyncio.run(_examine(model, given, options))
+    click.echo(checkup.to_json() if as_json else "\n".join(checkup_lines(checkup)))
 
 
-async def _examine(given: ModelOptions, wish: CheckupOptions) -> Checkup:
-    """On the model, and, where we compute it ourselves on threads, on the same with another number of them."""
+async def _examine(model: Model, given: ModelOptions, options: CheckupOptions) -> Checkup:
+    """The checkup; if the engine computes on threads of this process, also with another number of threads."""
     from cgr.doctor import examine, other_threads
 
-    async with open_given(given, sessions=wish.sessions, budget=wish.tokens) as model:
+    async with model:
         threads = other_threads(model.engine)
         if threads is None:
-            return await examine(model.engine, wish)
-        other = replace(given, threads=threads)
+            return await examine(model.engine, options)
+        other = replace(given, threads=threads, budget=options.tokens)
         name = f"with {threads} thread{'s' if threads > 1 else ''}"
-        return await examine(model.engine, wish, {name: lambda: open_given(other, budget=wish.tokens).engine})
+        return await examine(model.engine, options, {name: other.engine})

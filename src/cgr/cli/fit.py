@@ -1,4 +1,4 @@
-"""`cgr fit`: a rule whose parameters suit a recorded run, as a small file."""
+"""`cgr fit`: fit a rule to a recorded run and write it to a file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cgr.cli.shared.arguments import JSON_OPTION, PATH, check_installed
 from cgr.errors import UsageError
 from cgr.rules import files as rule_files
 from cgr.rules import make_rule, read_parameters
@@ -17,15 +18,15 @@ if TYPE_CHECKING:
 
 
 @click.command("fit")
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PATH)
 @click.option("--rule", "name", default="calibrated", show_default=True, help="The rule to fit; see `cgr rules`.")
-@click.option("--set", "given", multiple=True, help="A parameter that is not to be fitted: --set rare=3.")
-@click.option("--out", type=click.Path(path_type=Path), help="Where to write the rule.  [default: RUN/RULE.json]")
+@click.option("--set", "given", multiple=True, help="A parameter to keep fixed, such as --set rare=3; may be repeated.")
+@click.option("--out", type=PATH, help="File to write, ending in .json.  [default: RUN/RULE.json]")
 @click.option("--share", type=float, default=1.0, show_default=True,
-              help="Of the questions; `cgr compare --tune-on` the same share shows the others.")  # fmt: skip
-@click.option("--penalty", type=float, default=1.0, show_default=True, help="For give-up: what a wrong answer costs.")
-@click.option("--probe-set", help="The probes to read.  [default: default, or the run's first]")
-@click.option("--json", "as_json", is_flag=True, help="Print the rule as JSON and nothing else.")
+              help="Share of the questions to fit on; `cgr compare --tune-on SHARE` scores on the others.")  # fmt: skip
+@click.option("--penalty", type=float, default=1.0, show_default=True, help="For give-up: penalty for a wrong answer.")
+@click.option("--probe-set", help="Name of the probe set to read.  [default: default, or the run's first]")
+@JSON_OPTION
 def command(
     run: Path,
     name: str,
@@ -36,19 +37,17 @@ def command(
     probe_set: str | None,
     as_json: bool,
 ) -> None:
-    """Fit a rule to the questions of a RUN, for use on others: `cgr solve --rule FILE`.
+    """Fit the parameters of a rule to the questions of a RUN, for use on other questions: `cgr solve --rule FILE`.
 
-    The main parameter is the one with the largest net saving at equal accuracy; the rule `calibrated` learns its weights
-    too, and `give-up` chooses its bound and patience for a penalty on wrong answers.
+    The main parameter gets the value with the largest net savings at equal accuracy. The rule `calibrated` also learns its
+    weights. The rule `give-up` gets the bound and the patience that suit the penalty.
     """
-    from cgr.cli.report import check_installed
-
     check_installed("numpy")
     from cgr.lab import fit as fitting
 
     path = out or run / f"{name}{rule_files.SUFFIX}"
     if not rule_files.is_file(path.name):
-        raise UsageError(f"{str(path)!r} does not end in .json.", "A rule is told from a file of one by that.")
+        raise UsageError(f"{str(path)!r} does not end in .json.", "The name of a rule file ends in .json.")
     sample = fitting.read_sample(run, probe_set, share=share)
     parameters = read_parameters(name, given)
     if "interval" in make_rule(name, **parameters).parameters():
@@ -57,17 +56,18 @@ def command(
     about = {"run": sample.columns.info.name, "questions": len(sample.columns.questions), "traces": len(sample.traces)}
     made = rule_files.RuleFile.of(fitted.rule, **about)
     made.write(path)
-    click.echo(json.dumps({"rule": made.rule, "parameters": dict(made.parameters)}) if as_json else _told(fitted, path))
+    content = {"rule": made.rule, "parameters": dict(made.parameters)}
+    click.echo(json.dumps(content) if as_json else _summary(fitted, path))
 
 
-def _told(fitted: Fit[Any], path: Path) -> str:
+def _summary(fitted: Fit[Any], path: Path) -> str:
     found, main = fitted.figures, fitted.rule.main
-    chosen = f"{main} {getattr(fitted.rule, main):g}" if main else "as it is"
-    equal = (
-        "" if found.equal else "  not equal accuracy: the interval reaches below -1 point; more questions would narrow it\n"
-    )
-    return (
-        f"{fitted.rule.name}, {chosen}: {found.net:.1%} of the thinking saved, net of probes ({found.gross:.1%} gross)\n"
+    chosen = f"{main} {getattr(fitted.rule, main):g}" if main else "no main parameter"
+    lines = [
+        f"{fitted.rule.name}, {chosen}: {found.net:.1%} of the thinking saved, net of probes ({found.gross:.1%} gross)",
         f"  accuracy {found.accuracy:.1%}, {found.diff_points:+.2f} points [{found.low:+.2f}, {found.high:+.2f}]"
-        f" against the full budget\n{equal}{path}"
-    )
+        " against the full budget",
+    ]
+    if not found.equal:
+        lines.append("  not equal accuracy: the interval reaches below -1 point; more questions would narrow it")
+    return "\n".join([*lines, str(path)])

@@ -1,4 +1,4 @@
-"""`cgr import`: a file as a run."""
+"""`cgr import`: create a run from a file."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from pathlib import Path
 
 import click
 
+from cgr.cli.shared.arguments import PATH
 from cgr.lab.exchange import FORMATS, FileFormat, import_run
 
 
 @click.command("import")
-@click.argument("file", type=click.Path(path_type=Path))
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option("--format", "form", type=click.Choice(FORMATS), help="[default: by the file's name, else jsonl]")
+@click.argument("file", type=PATH)
+@click.argument("run", type=PATH)
+@click.option("--format", "form", type=click.Choice(FORMATS), help="[default: from the name of FILE, or jsonl]")
 def command(file: Path, run: Path, form: FileFormat | None) -> None:
-    """Make a RUN of a FILE of traces and probes that were recorded elsewhere, so that they can be scored here.
+    """Create the RUN from a FILE of traces and probes that were recorded by another program.
 
-    docs/exchange.md has the schema. A file with a mistake in it is refused as a whole, with the line of the mistake.
+    docs/exchange.md describes the format. If the file has an error, nothing is imported and the line is named.
     """
-    came = import_run(file, run, form)
-    grid = f", every {came.interval} tokens" if came.interval and came.probes else ""
-    click.echo(f"{came.traces} traces of {came.questions} questions are in {run}, with {came.probes} probes{grid}.")
+    imported = import_run(file, run, form)
+    interval = f", every {imported.interval} tokens" if imported.interval and imported.probes else ""
+    counts = f"{imported.traces} traces of {imported.questions} questions"
+    click.echo(f"{counts} are in {run}, with {imported.probes} probes{interval}.")

@@ -1,4 +1,4 @@
-"""`cgr`: finds the verb, runs it, and turns what goes wrong into one sentence and a hint."""
+"""`cgr`: finds the command, runs it, and reports an error as one sentence and a hint."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from typing import Any
 import click
 
 from cgr import __version__
-from cgr.errors import CgrError, UsageError
+from cgr.errors import CgrError, UnknownName, UsageError
 
 VERBS = {
-    "solve": "Answer one question, and stop thinking when sure.",
-    "demo": "A whole experiment in miniature, on the embedded model.",
-    "run": "Carry out a recipe: think, probe and report.",
-    "generate": "Make full thinking traces for every question and seed.",
-    "probe": "Ask saved traces, cut by cut, what the answer would be.",
-    "export": "Write a run's traces and probes to a file.",
-    "import": "Make a run of traces and probes that were recorded elsewhere.",
-    "report": "Score runs and write tables, figures and a page.",
-    "ablate": "Vary threshold, interval, forcing, aggregate, prefix and prober on a run.",
-    "compare": "Set every rule against the others on the same traces.",
-    "fit": "Fit a rule to a run, for use on other questions.",
+    "solve": "Answer one question; stop thinking when the model is certain.",
+    "demo": "Run a small complete experiment on the embedded model.",
+    "run": "Run an experiment from a recipe file: generate, probe, report.",
+    "generate": "Record full thinking traces for every question and seed.",
+    "probe": "Probe the traces of a run: ask for the answer at many cuts.",
+    "export": "Write the traces and probes of a run to a file.",
+    "import": "Create a run from traces and probes recorded elsewhere.",
+    "report": "Score runs; write tables, figures and a web page.",
+    "ablate": "Vary threshold, interval, forcing, aggregate, prefix and probe model.",
+    "compare": "Compare all stopping rules on the same traces.",
+    "fit": "Fit the parameters of a rule to a run.",
     "rules": "List the stopping rules.",
-    "doctor": "Examine a model where it runs: what it can do, how noisy its certainty is.",
+    "doctor": "Check what a model can do and how noisy its certainty is.",
 }
 MODULES = {"import": "import_"}
 
 
-class Verbs(click.Group):
-    """Knows its verbs by name and first line, and imports one only when it is called."""
+class LazyCommands(click.Group):
+    """Lists the commands without importing them, and imports a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -43,9 +43,8 @@ class Verbs(click.Group):
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """As in click, but an unknown name raises UnknownName, which suggests the nearest."""
         if args and args[0] not in VERBS and not args[0].startswith("-"):
-            from cgr.errors import UnknownName
-
             raise UnknownName.among("command", args[0], VERBS)
         return super().resolve_command(ctx, args)
 
@@ -54,24 +53,28 @@ class Verbs(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
-@click.command(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="cgr")
 def commands() -> None:
-    """Certainty-Guided Reasoning: stop thinking when sure, think on when not, say so when never."""
+    """Certainty-Guided Reasoning: stop a reasoning model when it is certain of its answer.
+
+    `cgr demo` is a good start. `cgr COMMAND --help` shows the options of a command.
+    """
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The entry point. Exit code 2 for what was asked wrongly, 1 for what went wrong, 130 for Ctrl-C."""
+    """The entry point. Exit codes: 2 for wrong usage, 1 for a failure, 130 for Ctrl-C."""
     sys.exit(run(arguments))
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code. Errors are printed on standard error."""
     try:
         result: Any = commands.main(arguments, standalone_mode=False)
     except CgrError as error:
-        return complain(error.message, error.hint, 2 if isinstance(error, UsageError) else 1)
+        return _print_error(error.message, error.hint, 2 if isinstance(error, UsageError) else 1)
     except click.ClickException as error:
-        return complain(error.format_message(), _help_hint(error), 2)
+        return _print_error(error.format_message(), _help_hint(error), 2)
     except (click.Abort, KeyboardInterrupt):
         return 130
     except BrokenPipeError:
@@ -80,7 +83,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     return result if isinstance(result, int) else 0
 
 
-def complain(message: str, hint: str, code: int) -> int:
+def _print_error(message: str, hint: str, code: int) -> int:
     click.echo(f"error: {message}", err=True)
     if hint:
         click.echo(f"hint:  {hint}", err=True)

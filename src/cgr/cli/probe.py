@@ -1,13 +1,15 @@
-"""`cgr probe`: the paper's protocol on saved traces."""
+"""`cgr probe`: probe recorded traces, as in the paper."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
 
 from cgr import certainty, probing
+from cgr.cli.shared.arguments import JSON_OPTION, PATH, QUIET_OPTION, names_in
 from cgr.cli.shared.model_options import SESSIONS, model_options, open_given, refuse_probe_model
 from cgr.engines.open import ModelOptions
 from cgr.errors import UsageError
@@ -15,20 +17,21 @@ from cgr.lab.store.config import WHERE, Where
 
 
 @click.command("probe")
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PATH)
 @click.option("--at", "where", type=click.Choice(WHERE), default="interval", show_default=True,
-              help="Where to cut: every --interval tokens, before each Wait, or after each paragraph.")  # fmt: skip
-@click.option("--interval", type=int, help="Thinking tokens between probes.  [default: the run's]")
-@click.option("--prefix", help="What a probe appends.  [default: the run's]")
-@click.option("--close-think", type=click.Choice(probing.CLOSE_THINK), help="Whether the end tag goes before the prefix.")
-@click.option("--max-answer-tokens", type=int, help="Tokens of an answer at most.  [default: the run's]")
+              help="Where to cut: every --interval tokens, before Waits, after paragraphs, or at the start.")  # fmt: skip
+@click.option("--interval", type=int, help="Thinking tokens between two probes.  [default: the run's]")
+@click.option("--prefix", help="Text that a probe appends to ask for the answer.  [default: the run's]")
+@click.option("--close-think", type=click.Choice(probing.CLOSE_THINK),
+              help="Whether to write the end tag before the prefix.  [default: the run's]")  # fmt: skip
+@click.option("--max-answer-tokens", type=int, help="Maximum tokens of a probed answer.  [default: the run's]")
 @click.option("--aggregate", help=f"One of {', '.join(certainty.AGGREGATES)}.  [default: the run's]")
-@click.option("--for", "rules", help="Record what these rules need, such as deer,dynasor, or all of them: all.")
-@click.option("--set", "name", help="What to call these probes.  [default: default, then by what they are]")
+@click.option("--for", "rules", help="Record the probes that these rules need, such as deer,dynasor; all: every rule.")
+@click.option("--set", "name", help="Name of the probe set.  [default: default, then a name from its settings]")
 @click.option("--sessions", type=int, help=SESSIONS)
 @model_options
-@click.option("--quiet", is_flag=True, help="Show no progress and no summary.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end and nothing else.")
+@QUIET_OPTION
+@JSON_OPTION
 def command(
     run: Path,
     where: Where,
@@ -44,9 +47,9 @@ def command(
     quiet: bool,
     as_json: bool,
 ) -> int:
-    """Cut every saved trace of a RUN, ask at each cut what the answer would be, and record it.
+    """Cut every trace of a RUN at many positions, ask for the answer at each cut, and record answers and certainties.
 
-    A run can hold several sets of probes. Interrupted at any moment, the same command goes on where it stopped.
+    A run can hold several probe sets. If the command is interrupted, run it again: it continues where it stopped.
     """
     from cgr.cli.shared.finish import finish, sessions_for
     from cgr.lab.record.jobs import Progress
@@ -59,21 +62,14 @@ def command(
     refuse_probe_model(given, f"Probe with another model: --model {given.probe_model}")
     own = ProbeRequest(where, interval, prefix, close_think, max_answer_tokens, aggregate, name)
     if rules is not None and own != ProbeRequest(interval=interval):
-        raise UsageError("Rules say themselves how they ask.", "Leave out the other options beside --for.")
+        raise UsageError("With --for, the rules determine the probes.", "Beside --for, use no probe option but --interval.")
     with Store.open(run) as store:
         check_probeable(store)
         config, there = store.config, store.probe_sets()
-    names = (rules or "").replace(",", " ").split()
-    wishes = [own] if rules is None else requests_for(names, config, there.values(), interval)
-    asked_of = given if given.model else replace(given, model=config.model)
-    at_once = sessions_for(sessions, asked_of)
+    requests = [own] if rules is None else requests_for(names_in(rules) or [], config, there.values(), interval)
+    probed_model = given if given.model else replace(given, model=config.model)
+    session_count = sessions_for(sessions, probed_model)
     progress = Progress(quiet=quiet or as_json)
-    asked = open_given(asked_of, sessions=at_once, budget=config.budget)
-    return finish(
-        lambda: probe_each(run, wishes, asked, open_generator=open_model, sessions=at_once, progress=progress),
-        run,
-        None,
-        progress,
-        quiet,
-        as_json,
-    )
+    model = open_given(probed_model, sessions=session_count, budget=config.budget)
+    work = partial(probe_each, run, requests, model, open_generator=open_model, sessions=session_count, progress=progress)
+    return finish(work, run, None, progress, quiet, as_json)

@@ -1,4 +1,4 @@
-"""`cgr rules`: every rule, one line each."""
+"""`cgr rules`: list the stopping rules."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from cgr.rules import known_rules
 
 
 @click.command("rules")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a rule.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per rule, with its parameters.")
 def command(as_json: bool) -> None:
-    """List the stopping rules, one line each; rules of installed packages included."""
+    """List the stopping rules, one per line. Rules of installed packages are included."""
     rules = known_rules()
     width = max(map(len, rules)) + 2
     for name, rule in rules.items():

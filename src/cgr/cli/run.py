@@ -1,4 +1,4 @@
-"""`cgr run`: a whole experiment from a file."""
+"""`cgr run`: run a whole experiment from a recipe file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cgr.cli.report import check_installed
+from cgr.cli.shared.arguments import JSON_OPTION, PATH, check_installed
 from cgr.cli.shared.model_options import model_options, refuse_probe_model
 from cgr.engines.open import ModelOptions
 from cgr.errors import UsageError
@@ -16,18 +16,18 @@ from cgr.errors import UsageError
 if TYPE_CHECKING:
     from cgr.lab.recipes.recipe import Recipe
 
-OF_THE_MODEL = ("tokenizer", "think_tags", "threads", "device", "dtype", "dialect", "chunk")
+OVERRIDABLE = ("tokenizer", "think_tags", "threads", "device", "dtype", "dialect", "chunk")
 
 
 @click.command("run")
-@click.argument("recipe", type=click.Path(path_type=Path))
-@click.option("--dry-run", is_flag=True, help="Print the plan and do nothing: no model, no data set.")
-@click.option("--out", type=click.Path(path_type=Path), help="The run's folder.  [default: runs/NAME-OF-THE-RECIPE]")
+@click.argument("recipe", type=PATH)
+@click.option("--dry-run", is_flag=True, help="Print the plan and do nothing else: load no model and no data set.")
+@click.option("--out", type=PATH, help="Folder of the run.  [default: runs/NAME-OF-THE-RECIPE]")
 @model_options
-@click.option("--seeds", type=int, help="Traces for each question.  [default: the recipe's]")
-@click.option("--limit", type=int, help="The first so many questions only.  [default: the recipe's]")
-@click.option("--tokens-per-second", type=float, help="For the plan's estimate of time.  [default: the recipe's]")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end and nothing else.")
+@click.option("--seeds", type=int, help="Traces per question.  [default: the recipe's]")
+@click.option("--limit", type=int, help="Use only the first LIMIT questions.  [default: the recipe's]")
+@click.option("--tokens-per-second", type=float, help="Speed for the time estimate of --dry-run.  [default: the recipe's]")
+@JSON_OPTION
 def command(
     recipe: Path,
     dry_run: bool,
@@ -37,33 +37,33 @@ def command(
     as_json: bool,
     **options: int | None,
 ) -> int:
-    """Carry out a RECIPE, such as recipes/embedded.toml: generate, probe and report.
+    """Run a RECIPE, such as recipes/embedded.toml: generate, probe and report.
 
-    What is said here of the model (--model, --base-url, ...) is in place of what the recipe says.
+    Model options given here (--model, --base-url, ...) replace those of the recipe.
 
-    Interrupted at any moment, the same command goes on where it stopped. docs/recipes.md says what a recipe holds.
+    If the command is interrupted, run it again: it continues where it stopped. docs/recipes.md describes recipes.
     """
     check_installed("numpy", "matplotlib")
-    from cgr.cli.shared.recipe import conduct
+    from cgr.cli.shared.recipe import run_recipe
     from cgr.lab.recipes.recipe import read_recipe
 
     if tokens_per_second is not None and not dry_run:
-        raise UsageError("--tokens-per-second is for the plan.", "Add --dry-run, or leave it out.")
+        raise UsageError("--tokens-per-second is only for --dry-run.", "Add --dry-run, or leave out --tokens-per-second.")
     refuse_probe_model(given, f"Probe the finished run with it: cgr probe RUN --model {given.probe_model}")
     changed = _changed(read_recipe(recipe), given, tokens_per_second=tokens_per_second, **options)
     if dry_run:
         _show_plan(changed, out, as_json)
         return 0
-    return conduct(changed, out or changed.folder, as_json=as_json, api_key=given.api_key)
+    return run_recipe(changed, out or changed.folder, as_json=as_json, api_key=given.api_key)
 
 
 def _changed(recipe: Recipe, given: ModelOptions, **options: Any) -> Recipe:
-    """Another model drops what was said of the recipe's own; another address alone does not."""
-    chosen: dict[str, Any] = {name: getattr(given, name) for name in OF_THE_MODEL}
+    """The recipe with these options. Another model drops the recipe's model options; another address alone does not."""
+    chosen: dict[str, Any] = {name: getattr(given, name) for name in OVERRIDABLE}
     chosen |= {"base_url": " ".join(given.base_url)}
-    said = {name: value for name, value in chosen.items() if value}
-    said |= {name: value for name, value in options.items() if value is not None}
-    return replace(recipe.with_model(given.model) if given.model is not None else recipe, **said)
+    changes = {name: value for name, value in chosen.items() if value}
+    changes |= {name: value for name, value in options.items() if value is not None}
+    return replace(recipe.with_model(given.model) if given.model is not None else recipe, **changes)
 
 
 def _show_plan(recipe: Recipe, out: Path | None, as_json: bool) -> None:

@@ -1,103 +1,92 @@
-"""`cgr solve`: watch a model think, be asked, become sure, and stop."""
+"""`cgr solve`: answer one question and show the thinking, the probes and the stop."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import sys
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any
 
 import click
 
-from cgr import certainty, probing, reason
+from cgr import reason
+from cgr.cli.shared import settings_options as option
+from cgr.cli.shared.arguments import JSON_OPTION
 from cgr.cli.shared.model_options import model_options, open_given
 from cgr.engines.open import ModelOptions
 from cgr.errors import UsageError
-from cgr.rules import files as rule_files
 from cgr.rules import read_parameters
 from cgr.settings import Settings
-from cgr.solve import Solution
 
-DEFAULTS = Settings()
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _policy(name: str, what: str) -> Callable[[F], F]:
-    return click.option(
-        name,
-        type=click.Choice(reason.POLICIES),
-        default="answer",
-        show_default=True,
-        help=f"What to do {what}, unsure.",
-    )
+POLICY: dict[str, Any] = {"type": click.Choice(reason.POLICIES), "default": "answer", "show_default": True}
 
 
 @click.command("solve")
 @click.argument("question", required=False)
-@click.option("--rule", default=DEFAULTS.rule, show_default=True, help="A rule (`cgr rules`), or a file of `cgr fit`.")
-@click.option("--threshold", type=float, help="Sure enough to stop.  [default: 0.99, or the rule's own]")
-@click.option("--set", "given_parameters", multiple=True, help="A parameter of the rule: --set agree=5; see `cgr rules`.")
-@click.option("--interval", type=int, help="Thinking tokens between probes.  [default: 1000, or what fits the model]")
-@click.option("--budget", type=int, help="Thinking tokens at most.  [default: 32000, or what fits the model]")
-@click.option("--max-answer-tokens", type=int, help="Tokens of an answer at most.  [default: 32, or the model's own]")
-@click.option(
-    "--aggregate", default=DEFAULTS.aggregate, show_default=True, help=f"One of {', '.join(certainty.AGGREGATES)}."
-)
-@click.option("--temperature", type=float, default=DEFAULTS.temperature, show_default=True, help="0 is greedy.")
-@click.option("--top-p", type=float, default=DEFAULTS.top_p, show_default=True, help="Keep this share of probability.")
-@click.option("--seed", type=int, default=DEFAULTS.seed, show_default=True, help="The same seed, the same thinking.")
-@_policy("--at-budget", "when the budget is spent")
-@_policy("--at-end-of-thinking", "when the model ends its thinking")
-@click.option("--prefix", default=DEFAULTS.prefix, show_default=True, help="What a probe appends.")
-@click.option(
-    "--close-think",
-    type=click.Choice(probing.CLOSE_THINK),
-    default=DEFAULTS.close_think,
-    show_default=True,
-    help="Whether the end tag goes before the prefix; auto: only before the final answer.",
-)
-@click.option(
-    "--overlap/--no-overlap", default=None, help="Think on while a probe is in flight.  [default: on servers only]"
-)
-@click.option("--full", is_flag=True, help="Decode whole answers, even where a beginning shows it is not sure.")
+@click.option("--rule", default=option.DEFAULTS.rule, show_default=True,
+              help="The stopping rule: a name (see `cgr rules`) or a file written by `cgr fit`.")  # fmt: skip
+@click.option("--threshold", type=float, help="Certainty from which to stop.  [default: 0.99, or the rule's own]")
+@click.option("--set", "given_parameters", multiple=True,
+              help="A parameter of the rule, such as --set agree=5; may be repeated.")  # fmt: skip
+@option.INTERVAL
+@option.BUDGET
+@click.option("--max-answer-tokens", type=int,
+              help="Maximum tokens of a probed answer.  [default: 32, or the model's own]")  # fmt: skip
+@option.AGGREGATE
+@option.TEMPERATURE
+@option.TOP_P
+@click.option("--seed", type=int, default=option.DEFAULTS.seed, show_default=True, help="Random seed of the thinking.")
+@click.option("--at-budget", **POLICY, help="What to do if the budget is spent and the model is not certain.")
+@click.option("--at-end-of-thinking", **POLICY, help="What to do if the model ends its thinking and is not certain.")
+@option.PREFIX
+@option.CLOSE_THINK
+@click.option("--overlap/--no-overlap", default=None,
+              help="Continue thinking while a probe is running.  [default: only on servers]")  # fmt: skip
+@click.option("--full", is_flag=True, help="Decode every answer to its end, even if its first tokens are not certain.")
 @model_options
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@JSON_OPTION
 def command(
     question: str | None, given: ModelOptions, given_parameters: tuple[str, ...], as_json: bool, **options: Any
 ) -> int:
-    """Answer one QUESTION, and stop thinking when sure.
+    """Answer one QUESTION and stop thinking when the model is certain.
 
-    With `-` the question is read from standard input. Without one, the embedded model takes a problem of its own.
+    With `-`, the question is read from standard input. Without a QUESTION, the embedded model solves one of its arithmetic
+    problems.
     """
-    from cgr.cli.shared.live import Watcher
+    from cgr.cli.shared.live import LiveDisplay
 
-    options["rule"], fitted = rule_files.named(options["rule"])
-    options["parameters"] = {**fitted, **read_parameters(options["rule"], given_parameters)}
+    options["rule"], options["parameters"] = _rule_and_parameters(options["rule"], given_parameters)
     settings = Settings.of(**options)
     text, gold = _question(question, given, settings.seed)
     settings.prompt(text)
-    watcher = Watcher(quiet=as_json)
+    display = LiveDisplay(quiet=as_json)
     try:
         with open_given(given, overlap=settings.overlap, budget=settings.budget) as loaded:
-            watcher.begin(text, settings.resolve(loaded.engine.info), loaded.engine.info, own=gold is not None)
-            solution = loaded.solve(text, on_event=watcher.see, **options)
+            display.begin(text, settings.resolve(loaded.engine.info), loaded.engine.info, own_problem=gold is not None)
+            solution = loaded.solve(text, on_event=display.show, **options)
     except KeyboardInterrupt:
-        watcher.interrupted()
+        display.interrupted()
         return 130
-    _show(solution, watcher, gold, as_json)
-    return 0
-
-
-def _show(solution: Solution, watcher: Any, gold: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(solution.summary(), ensure_ascii=False))
     else:
-        watcher.end(solution, gold)
+        display.end(solution, gold)
+    return 0
+
+
+def _rule_and_parameters(name: str, given: Iterable[str]) -> tuple[str, dict[str, Any]]:
+    """The name of the rule and its parameters: those of --set, after those of the file if `name` is a rule file."""
+    if not name.endswith(".json"):
+        return name, read_parameters(name, given)
+    from cgr.rules import files as rule_files
+
+    rule, fitted = rule_files.named(name)
+    return rule, {**fitted, **read_parameters(rule, given)}
 
 
 def _question(question: str | None, given: ModelOptions, seed: int) -> tuple[str, str | None]:
-    """What to ask, and the true answer where it is the embedded model's own problem."""
+    """The question, and its correct answer if it is a problem of the embedded model."""
     if question == "-":
         return sys.stdin.read(), None
     if question is not None:

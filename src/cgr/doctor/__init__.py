@@ -1,160 +1,103 @@
-"""`cgr doctor`: what an engine can do, how far its certainty can be trusted, and how often it can afford to be asked."""
+"""`cgr doctor`: what an engine can do, how noisy its certainty is, and which probe interval it can afford."""
 
 from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from cgr.doctor import cost, integers, machine, noise
-from cgr.doctor.cost import Cost
-from cgr.doctor.integers import Integers
-from cgr.doctor.machine import Machine
-from cgr.doctor.noise import Noise, Others
-from cgr.doctor.sample import Subject, think
-from cgr.engines.base import Capabilities, Engine, ModelInfo
+from cgr.doctor.noise import OtherEngines
+from cgr.doctor.result import Checkup, EncodedTag, ModelDescription
+from cgr.doctor.sample import ProbeSetup, think
+from cgr.engines.base import Engine, ModelInfo
 from cgr.errors import UsageError
 from cgr.model.problems import unseen
-from cgr.probing import ProbeSpec
-from cgr.records import Record
-from cgr.settings import Settings
+from cgr.settings import Resolved, Settings
 
 CUTS = 8
-TOKENS = 256
-SHARE = 0.05
-SESSIONS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Tag(Record):
-    """A think tag and the tokens that it is."""
-
-    text: str
-    ids: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Described(Record):
-    """What the engine says of itself and its model. `template_opens`: the chat template opens the thinking by itself (None:
-    not known); `prompt_end` is how a prompt ends in either case. `dialect`: what was found out about a server."""
-
-    name: str
-    engine: str
-    context: int
-    fingerprint: str
-    capabilities: dict[str, Any]
-    opening: Tag
-    closing: Tag
-    template_opens: bool | None
-    prompt_end: str
-    budget: int
-    interval: int
-    max_answer_tokens: int
-    dialect: dict[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Checkup(Record):
-    """All that was found."""
-
-    machine: Machine
-    model: Described
-    integers: Integers
-    noise: Noise
-    cost: Cost
 
 
 @dataclass(frozen=True, slots=True)
 class CheckupOptions:
-    """How thorough to be: tokens of thinking to ask about, and the threshold and share of time that are meant."""
+    """`tokens`: length of the trace that is probed. `threshold`: the one that the user plans to use. `share`: the largest
+    accepted ratio of probing time to thinking time. `sessions`: the number of sessions that the engine has."""
 
-    tokens: int = TOKENS
+    tokens: int = 256
     threshold: float = 0.99
-    share: float = SHARE
-    sessions: int = SESSIONS
+    share: float = 0.05
+    sessions: int = 4
 
     def __post_init__(self) -> None:
         Settings(threshold=self.threshold)
         if self.tokens < CUTS:
-            raise UsageError(f"{self.tokens} tokens are too few to ask about.", f"Use --tokens {CUTS} or more.")
+            raise UsageError(f"{self.tokens} tokens are too few for {CUTS} cuts.", f"Use --tokens {CUTS} or more.")
         if not 0 < self.share < 1:
-            raise UsageError(f"Probing cannot take a share of {self.share:g}.", "Use --share 0.05, say.")
+            raise UsageError(f"A share of {self.share:g} is not between 0 and 1.", "Use for example --share 0.05.")
 
     @property
     def cuts(self) -> tuple[int, ...]:
+        """The positions where the trace is probed: evenly spaced, the last at its end."""
         return tuple(self.tokens * k // CUTS for k in range(1, CUTS + 1))
 
 
-class Speaks(Protocol):
-    def to_dict(self) -> dict[str, Any]: ...
-
-
-@runtime_checkable
-class HasDialect(Protocol):
-    """An engine that found out how its server speaks."""
-
-    @property
-    def dialect(self) -> Speaks: ...
-
-
 def other_threads(engine: Engine) -> int | None:
-    """Another number of threads than this engine computes with; None where that is not ours to say."""
-    threads = getattr(engine, "threads", None)
+    """A number of threads different from the engine's; None if the engine does not compute on threads of this process."""
+    threads = engine.info.threads
     return None if threads is None else 1 if threads > 1 else 2
 
 
-async def examine(engine: Engine, wish: CheckupOptions = CheckupOptions(), others: Others | None = None) -> Checkup:
-    """Look at an engine that has `wish.sessions` sessions. `others` open the same model otherwise, by what is other."""
-    whole = replace(engine.info, context=_model_context(engine))
-    resolved = Settings(threshold=wish.threshold).resolve(whole)
+async def examine(
+    engine: Engine, options: CheckupOptions = CheckupOptions(), others: OtherEngines | None = None
+) -> Checkup:
+    """Check an engine that has `options.sessions` sessions. `others` open the same model in another way, by name."""
+    info = engine.info
+    whole = replace(info, context=info.model_context or info.context)  # the engine may have been opened with less
+    resolved = Settings(threshold=options.threshold).resolve(whole)
     spec = resolved.settings.spec()
     question = resolved.settings.prompt(next(itertools.islice(unseen(), 9, None)).text)
-    described = await _describe(engine, spec, resolved.budget, resolved.interval, question)
-    fit = await integers.measure(engine, spec.max_answer_tokens)
-    short = replace(spec, max_answer_tokens=min(fit.needed, fit.allowed))  # the problem's answer is an integer
-    subject = await Subject.of(engine, question, short, wish.cuts)
-    sessions = min(wish.sessions, getattr(engine, "places", wish.sessions))
-    plain, asked = await think(subject), await think(subject, ask=True)
+    description = await _describe(engine, whole, resolved, question)
+    lengths = await integers.measure(engine, spec.max_answer_tokens)
+    short = replace(spec, max_answer_tokens=min(lengths.needed, lengths.allowed))  # the answer is an integer
+    setup = await ProbeSetup.create(engine, question, short, options.cuts)
+    sessions = min(options.sessions, info.sessions or options.sessions)
+    plain, probed = await think(setup), await think(setup, probe=True)
     return Checkup(
-        machine=machine.look(),
-        model=described,
-        integers=fit,
-        noise=await noise.measure(subject, plain, asked, others or {}, wish.threshold, sessions),
-        cost=cost.measure(subject, plain, asked, wish.share, resolved.interval),
+        machine=machine.describe(),
+        model=description,
+        integers=lengths,
+        noise=await noise.measure(setup, plain, probed, others or {}, options.threshold, sessions),
+        cost=cost.measure(setup, plain, probed, options.share, resolved.interval),
     )
 
 
-async def _describe(engine: Engine, spec: ProbeSpec, budget: int, interval: int, question: str) -> Described:
-    info: ModelInfo = engine.info
-    prompt = await engine.prompt(question)
-    return Described(
+async def _describe(engine: Engine, info: ModelInfo, resolved: Resolved, question: str) -> ModelDescription:
+    capabilities, dialect = engine.capabilities, getattr(engine, "dialect", None)
+    return ModelDescription(
         name=info.name,
         engine=info.engine,
-        context=_model_context(engine),
+        context=info.context,
         fingerprint=info.fingerprint,
-        capabilities=_capabilities(engine.capabilities),
-        opening=Tag(info.open_tag, await engine.encode(info.open_tag)),
-        closing=Tag(info.close_tag, await engine.encode(info.close_tag)),
-        template_opens=getattr(engine, "template_opens", None),
-        prompt_end=await _prompt_end(engine, prompt),
-        budget=budget,
-        interval=interval,
-        max_answer_tokens=spec.max_answer_tokens,
-        dialect=engine.dialect.to_dict() if isinstance(engine, HasDialect) else None,
+        capabilities={name: _plain(getattr(capabilities, name)) for name in capabilities.__slots__},
+        opening=EncodedTag(info.open_tag, await engine.encode(info.open_tag)),
+        closing=EncodedTag(info.close_tag, await engine.encode(info.close_tag)),
+        template_opens=info.template_opens,
+        prompt_end=await _prompt_end(engine, question),
+        budget=resolved.budget,
+        interval=resolved.interval,
+        max_answer_tokens=resolved.settings.spec().max_answer_tokens,
+        dialect=None if dialect is None else dialect.to_dict(),
     )
 
 
-def _model_context(engine: Engine) -> int:
-    """The model's own where the engine tells it: it was opened here with as much as is needed."""
-    return int(getattr(engine, "model_context", engine.info.context))
+def _plain(value: Any) -> Any:
+    """A value that JSON can hold: a set becomes a sorted list."""
+    return sorted(value) if isinstance(value, frozenset) else value
 
 
-def _capabilities(capabilities: Capabilities) -> dict[str, Any]:
-    return {name: getattr(capabilities, name) for name in capabilities.__slots__}
-
-
-async def _prompt_end(engine: Engine, prompt: tuple[int, ...]) -> str:
-    """The last few tokens one by one: a control token may have no text of its own."""
+async def _prompt_end(engine: Engine, question: str) -> str:
+    """The last six tokens of the prompt, decoded one by one: a control token may have no text."""
+    prompt = await engine.prompt(question)
     return "".join([await engine.decode([token]) or f"<token {token}>" for token in prompt[-6:]])
 
 

@@ -1,4 +1,4 @@
-"""What a probe costs against a token of thinking, and how often one can afford it."""
+"""What a probe costs compared with a thinking token, and which probe interval keeps that cost low."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from cgr.doctor.sample import Subject, Thought
+from cgr.doctor.sample import ProbeSetup, TimedTrace
 from cgr.records import Record
 
-GRID = 32  # intervals on the grid that thinking comes in waste no part of a chunk
+GRID = 32  # engines think in chunks of 32 tokens: a multiple of it leaves no partial chunk
 
 
 @dataclass(frozen=True, slots=True)
 class Cost(Record):
-    """Seconds of a token and of a probe, the cost of winding the cache back included, after up to `at` tokens of thinking
-    and for answers of up to `answer_tokens`.
+    """Seconds per thinking token and per probe, measured up to position `at` with answers of up to `answer_tokens`. A
+    probe includes the time to rewind the cache.
 
-    The `interval` recommended is the smallest multiple of 32 with probe_seconds / (interval * token_seconds) <= share.
-    `own_interval` is the one in use unless another is given, and `own_share` what probing costs there.
+    `interval` is the smallest multiple of 32 with probe_seconds / (interval * token_seconds) <= share. `own_interval` is
+    the default interval of the model, and `own_share` the ratio there.
     """
 
     at: int
@@ -32,12 +32,13 @@ class Cost(Record):
     own_share: float
 
 
-def measure(subject: Subject, plain: Thought, asked: Thought, share: float, own_interval: int) -> Cost:
-    token = _token_seconds(plain.stretches, subject.steps)
-    probe = _probe_seconds(plain, asked)
+def measure(setup: ProbeSetup, plain: TimedTrace, probed: TimedTrace, share: float, own_interval: int) -> Cost:
+    """The cost, from a trace without probes and the same trace with probes."""
+    token = _token_seconds(plain.stretch_seconds, setup.steps)
+    probe = _probe_seconds(plain, probed)
     return Cost(
-        at=subject.cuts[-1],
-        answer_tokens=subject.spec.max_answer_tokens,
+        at=setup.cuts[-1],
+        answer_tokens=setup.spec.max_answer_tokens,
         token_seconds=token,
         probe_seconds=probe,
         share=share,
@@ -48,17 +49,17 @@ def measure(subject: Subject, plain: Thought, asked: Thought, share: float, own_
 
 
 def interval_for(probe_seconds: float, token_seconds: float, share: float) -> int:
-    """The smallest multiple of 32 at which probing takes at most this share of the time that thinking takes."""
+    """The smallest multiple of 32 at which probing takes at most this share of the thinking time."""
     return GRID * max(math.ceil(probe_seconds / (share * token_seconds * GRID)), 1)
 
 
 def _token_seconds(stretches: Sequence[float], steps: Sequence[int]) -> float:
-    """The first stretch is left out, where there are more: it read the prompt."""
+    """Median seconds per token. The first stretch is left out if there are more: it includes the prompt."""
     each = [seconds / step for seconds, step in zip(stretches, steps, strict=True)]
     return median(each[1:] or each)
 
 
-def _probe_seconds(plain: Thought, asked: Thought) -> float:
-    """The probe itself, and what the stretch after it took longer for having to wind back."""
-    winding = median(asked.stretches[1:] or [0.0]) - median(plain.stretches[1:] or [0.0])
-    return median(asked.asking) + max(winding, 0.0)
+def _probe_seconds(plain: TimedTrace, probed: TimedTrace) -> float:
+    """Median seconds of a probe, plus what it adds to the next stretch of thinking by rewinding the cache."""
+    rewinding = median(probed.stretch_seconds[1:] or [0.0]) - median(plain.stretch_seconds[1:] or [0.0])
+    return median(probed.probe_seconds) + max(rewinding, 0.0)

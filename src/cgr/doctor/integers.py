@@ -1,4 +1,4 @@
-"""Whether an answer of 0 to 999 fits into L tokens: the paper's check of a tokenizer."""
+"""How many tokens the integers 0 to 999 take as answers: the paper's check of a tokenizer."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from cgr.engines.base import Engine
 from cgr.records import Record
 
 LARGEST = 999
-AT_ONCE = 32
+MAX_IN_FLIGHT = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Integers(Record):
-    """`needed`: the tokens that the longest of them takes, closing brace included; `longest` is one such. `lengths`: how
-    many take how many tokens. `allowed` is the L in use."""
+    """`needed`: tokens of the longest integer with its closing brace; `longest`: that integer. `allowed`: the current
+    maximum. `lengths`: pairs of a number of tokens and how many integers take it."""
 
     needed: int
     allowed: int
@@ -25,15 +25,16 @@ class Integers(Record):
 
     @property
     def fit(self) -> bool:
+        """Whether every integer fits into the allowed tokens."""
         return self.needed <= self.allowed
 
 
 async def measure(engine: Engine, allowed: int) -> Integers:
-    """Every integer, followed by the brace that closes it, encoded on its own."""
-    gate = asyncio.Semaphore(AT_ONCE)
+    """Encode every integer with its closing brace and count the tokens."""
+    limit = asyncio.Semaphore(MAX_IN_FLIGHT)
 
     async def length(number: int) -> int:
-        async with gate:
+        async with limit:
             return len(await engine.encode(f"{number}}}"))
 
     lengths = await asyncio.gather(*map(length, range(LARGEST + 1)))

@@ -1,4 +1,4 @@
-"""What this runs on: versions of what matters, and the machine."""
+"""The machine and the versions of the packages that matter."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from importlib.metadata import PackageNotFoundError, version
 from cgr import __version__
 from cgr.records import Record
 
-PACKAGES = ("xllamacpp", "httpx", "torch", "transformers", "vllm", "numpy")
+PACKAGES = ("xllamacpp", "aiohttp", "torch", "transformers", "vllm", "numpy")
 
 
 @dataclass(frozen=True, slots=True)
 class Machine(Record):
-    """`packages`: those that are installed, with their versions."""
+    """The machine and its software. `packages`: the installed ones of PACKAGES, with their versions."""
 
     cgr: str
     python: str
@@ -25,7 +25,8 @@ class Machine(Record):
     packages: tuple[tuple[str, str], ...]
 
 
-def look() -> Machine:
+def describe() -> Machine:
+    """The machine that this process runs on."""
     return Machine(
         cgr=__version__,
         python=platform.python_version(),
@@ -44,7 +45,7 @@ def _version(package: str) -> str | None:
 
 
 def _processor() -> str:
-    """Its name as the system tells it; Linux tells it only here."""
+    """The name of the processor. On Linux only /proc/cpuinfo has it."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]

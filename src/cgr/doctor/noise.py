@@ -1,7 +1,7 @@
-"""How far apart the certainties of one and the same probe lie, by the ways that it can be come by.
+"""Noise: how much the certainty of the same probe varies with the way it is computed.
 
-What a quantised model computes depends on how its tokens were batched, cached and spread over threads. A rule that compares
-a certainty with a threshold then stops at one place today and at another tomorrow.
+The result of a quantised model depends on how its tokens were batched, cached and distributed over threads. A rule that
+compares a certainty with a threshold may then stop at different places in two runs.
 """
 
 from __future__ import annotations
@@ -12,36 +12,38 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
-from cgr.doctor.sample import SAMPLING, Subject, Thought
-from cgr.engines.base import Engine, Session
+from cgr.doctor.sample import ProbeSetup, TimedTrace
+from cgr.engines.base import Engine
 from cgr.records import Probe, Record
 
 EXACT = 1e-4
-INNER = (0.001, 0.999)  # certainties whose log-odds are not rounding
-Others = Mapping[str, Callable[[], Engine]]
+INNER = (0.001, 0.999)  # outside of this range, rounding dominates log-odds
+OtherEngines = Mapping[str, Callable[[], Engine]]
 OTHER_PROMPT = "Name three rivers and say where they begin."
 
 
 @dataclass(frozen=True, slots=True)
-class Way(Record):
-    """One way to come by the probes: the certainty and the answer at each cut."""
+class ProbeSeries(Record):
+    """The certainty and the answer at each cut, computed in one way."""
 
     name: str
     certainties: tuple[float, ...]
     answers: tuple[str, ...]
 
     @classmethod
-    def of(cls, name: str, probes: Sequence[Probe]) -> Way:
+    def of(cls, name: str, probes: Sequence[Probe]) -> ProbeSeries:
+        """The series of these probes, one for each cut."""
         return cls(name, tuple(probe.certainty for probe in probes), tuple(probe.answer for probe in probes))
 
 
 @dataclass(frozen=True, slots=True)
 class Noise(Record):
-    """`largest`: the widest spread of certainty at one cut; `log_odds`: the same in log-odds, which carries over to other
-    certainties. A certainty from `low` to `high` may fall on either side of the threshold. `moved`: cuts where one way
-    would have stopped and another would not. `trace_repeats`: the same seed, probed or not, gave the same thinking."""
+    """How the series (`ways`) differ. `largest`: the largest range of certainty at one cut; `log_odds`: the same in
+    log-odds, which can be compared at other certainties. A certainty from `low` to `high` may be on either side of the
+    threshold. `moved`: cuts where some series would stop and others would not. `trace_repeats`: the same seed gave the
+    same thinking with and without probes."""
 
-    ways: tuple[Way, ...]
+    ways: tuple[ProbeSeries, ...]
     cuts: tuple[int, ...]
     largest: float
     log_odds: float
@@ -54,40 +56,41 @@ class Noise(Record):
 
     @property
     def exact(self) -> bool:
+        """Whether all series agree."""
         return self.largest <= EXACT and not self.answers_changed
 
 
 async def measure(
-    subject: Subject, plain: Thought, asked: Thought, others: Others, threshold: float, sessions: int
+    setup: ProbeSetup, plain: TimedTrace, probed: TimedTrace, others: OtherEngines, threshold: float, sessions: int
 ) -> Noise:
-    """`plain` was thought without probes, `asked` with them; `others` open the same model otherwise, by name. They come
-    last: the threads of one may become those of all."""
-    repeats = plain.ids == asked.ids
-    ids = plain.ids
-    ways = [Way.of("thought by itself", asked.probes), Way.of("asked again", asked.again)] if repeats else []
-    ways.append(Way.of("read piece by piece", await _read(subject, ids)))
-    ways.append(Way.of("read afresh at each cut", await _afresh(subject, ids, sessions)))
+    """Probe one trace in several ways. `plain` was generated without probes, `probed` with them. `others` open the same
+    model in another way, by name; they come last because their number of threads may become that of every engine."""
+    repeats, ids = plain.ids == probed.ids, plain.ids
+    ways = [("while thinking", probed.probes), ("same probe repeated", probed.repeated)] if repeats else []
+    ways.append(("read stretch by stretch", await _read(setup, ids)))
+    ways.append(("new session at each cut", await _read_anew(setup, ids, sessions)))
     if sessions > 1:
-        async with _company(subject, sessions - 1):
-            ways.append(Way.of(f"with {sessions - 1} others in flight", await _read(subject, ids)))
-    for name, opening in others.items():
-        ways.append(Way.of(name, await _read_by(opening(), subject, ids)))
-    return judge(ways, subject.cuts, threshold, repeats)
+        async with _other_sessions(setup, sessions - 1):
+            ways.append((f"with {sessions - 1} other sessions", await _read(setup, ids)))
+    for name, open_engine in others.items():
+        ways.append((name, await _read_with(open_engine(), setup, ids)))
+    return compare_series([ProbeSeries.of(*way) for way in ways], setup.cuts, threshold, repeats)
 
 
-def judge(ways: Sequence[Way], cuts: tuple[int, ...], threshold: float, repeats: bool) -> Noise:
-    """What the ways say together."""
-    at_cuts = list(zip(*(way.certainties for way in ways), strict=True))
+def compare_series(series: Sequence[ProbeSeries], cuts: tuple[int, ...], threshold: float, repeats: bool) -> Noise:
+    """The noise of several series of the same probes."""
+    at_cuts = list(zip(*(one.certainties for one in series), strict=True))
+    answers_at_cuts = zip(*(one.answers for one in series), strict=True)
     largest = max(max(values) - min(values) for values in at_cuts)
     inner = [values for values in at_cuts if INNER[0] <= min(values) and max(values) <= INNER[1]]
     log_odds = max((_log_odds(max(values)) - _log_odds(min(values)) for values in inner), default=0.0)
     low, high = _band(threshold, log_odds if inner else None, largest)
     return Noise(
-        ways=tuple(ways),
+        ways=tuple(series),
         cuts=cuts,
         largest=largest,
         log_odds=log_odds,
-        answers_changed=sum(len(set(said)) > 1 for said in zip(*(way.answers for way in ways), strict=True)),
+        answers_changed=sum(len(set(answers)) > 1 for answers in answers_at_cuts),
         threshold=threshold,
         low=low,
         high=high,
@@ -111,53 +114,43 @@ def _certainty(log_odds: float) -> float:
     return (1 + math.tanh(log_odds / 2)) / 2
 
 
-async def _read(subject: Subject, ids: Sequence[int]) -> list[Probe]:
-    """Given to a new session piece by piece, and asked after each."""
-    session = await subject.open()
-    try:
-        probes = []
-        for at, step in zip(subject.cuts, subject.steps, strict=True):
+async def _read(setup: ProbeSetup, ids: Sequence[int]) -> list[Probe]:
+    """The trace appended to a new session, stretch by stretch, with a probe after each."""
+    probes = []
+    async with setup.session() as session:
+        for at, step in zip(setup.cuts, setup.steps, strict=True):
             await session.append(ids[at - step : at])
-            probes.append(await subject.ask(session, at))
-        return probes
-    finally:
-        await session.close()
+            probes.append(await setup.probe(session, at))
+    return probes
 
 
-async def _read_by(engine: Engine, subject: Subject, ids: Sequence[int]) -> list[Probe]:
+async def _read_with(engine: Engine, setup: ProbeSetup, ids: Sequence[int]) -> list[Probe]:
     try:
-        return await _read(replace(subject, engine=engine), ids)
+        await engine.connect()
+        return await _read(replace(setup, engine=engine), ids)
     finally:
         await engine.close()
 
 
-async def _afresh(subject: Subject, ids: Sequence[int], sessions: int) -> list[Probe]:
-    """A new session for each cut, with whatever an engine keeps of the last ones overwritten where it can be."""
-    other = await subject.engine.prompt(OTHER_PROMPT)
+async def _read_anew(setup: ProbeSetup, ids: Sequence[int], sessions: int) -> list[Probe]:
+    """A new session for each cut. Before it, every slot of the engine is filled with another prompt, so that no cached
+    keys and values are used."""
+    other = await setup.engine.prompt(OTHER_PROMPT)
     probes = []
-    for at in subject.cuts:
+    for at in setup.cuts:
         for _ in range(sessions):
-            await _overwrite(await subject.open(other))
-        session = await subject.open()
-        try:
+            async with setup.session(other) as session:
+                await session.think(1)
+        async with setup.session() as session:
             await session.append(ids[:at])
-            probes.append(await subject.ask(session, at))
-        finally:
-            await session.close()
+            probes.append(await setup.probe(session, at))
     return probes
 
 
-async def _overwrite(session: Session) -> None:
-    try:
-        await session.think(1)
-    finally:
-        await session.close()
-
-
 @asynccontextmanager
-async def _company(subject: Subject, count: int) -> AsyncIterator[None]:
-    """Other sessions that think meanwhile, each with chances of its own."""
-    tasks = [asyncio.create_task(_busy(subject, number)) for number in range(count)]
+async def _other_sessions(setup: ProbeSetup, count: int) -> AsyncIterator[None]:
+    """Other sessions that think in the meantime, each with its own seed."""
+    tasks = [asyncio.create_task(_keep_thinking(setup, seed)) for seed in range(1, count + 1)]
     try:
         yield
     finally:
@@ -166,12 +159,8 @@ async def _company(subject: Subject, count: int) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _busy(subject: Subject, number: int) -> None:
-    """Until cancelled: thinks to the end of its room, and begins again."""
+async def _keep_thinking(setup: ProbeSetup, seed: int) -> None:
+    """Think to the last cut again and again, until cancelled."""
     while True:
-        sampling = replace(SAMPLING, seed=number + 1, limit=subject.cuts[-1])
-        session = await subject.engine.open(subject.prompt, sampling, room=subject.cuts[-1])
-        try:
-            await session.think(subject.cuts[-1])
-        finally:
-            await session.close()
+        async with setup.session(seed=seed) as session:
+            await session.think(setup.cuts[-1])

@@ -252,7 +252,8 @@ class Places(Generic[T]):
         if not self._free.empty():
             return self._free.get_nowait()
         try:
-            return await asyncio.wait_for(self._free.get(), wait)
+            async with asyncio.timeout(wait):
+                return await self._free.get()
         except TimeoutError as error:
             raise Busy(
                 f"All {self._count} sessions are in use, and none became free within {wait:g} seconds.",

@@ -1,8 +1,8 @@
-"""The arithmetic problems that the embedded model was trained to think about.
+"""The arithmetic problems that the embedded model was trained on.
 
-Three families, six levels each, every answer an integer 0..999. The sixth level of two families is too long to finish
-within the model's budget: there is nothing to do but to say so. A problem whose text hashes into the held-out
-twentieth is never trained on: `unseen` yields only those, so figures taken on them are figures on unseen problems.
+There are three families with six levels each. Every answer is an integer from 0 to 999. Problems of level six in `map` and
+`product` are too long to finish within the model's budget, so that the right reaction is to abstain. One problem in twenty,
+chosen by a hash of its text, is held out from training; `unseen` yields only those.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from math import gcd
 
 FAMILIES = ("map", "product", "gcd")
 LEVELS = (1, 2, 3, 4, 5, 6)
-_FACTORS = (2, 3, 4, 6, 7, 8, 9)  # five would send every start to the same few ends
-MAP = (1, 2, 3, 4, 5, 45)  # applications at each level
-_PRODUCT = (1, 1, 2, 2, 3, 24)  # factors at each level: a line of this family is twice as long as of the others
-GCD = (2, 4, 5, 6, 7, 8)  # lines at each level, or one more
-_PATIENCE = 1000  # draws after which a kind of problem counts as used up: some have a few dozen held-out texts
-_HARD = 2  # from this level on, digits are 6 to 9 where they can be: more and larger carries
+_MULTIPLIERS = (2, 3, 4, 6, 7, 8, 9)  # without 5, which would lead every start to the same few results
+MAP_STEPS = (1, 2, 3, 4, 5, 45)  # applications of the map, by level
+_PRODUCT_FACTORS = (1, 1, 2, 2, 3, 24)  # factors by level; a line of `product` is twice as long as the others' lines
+GCD_LINES = (2, 4, 5, 6, 7, 8)  # subtractions by level, or one more
+_MAX_DRAWS = 1000  # after this many draws without a new text, a kind of problem is exhausted; some have a few dozen texts
+_HARD_LEVEL = 2  # from this level on, digits are 6 to 9 where possible: more and larger carries
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem: what is asked, what is true, and the numbers it was made from."""
+    """One problem: its text, its correct answer, and the numbers in it."""
 
     family: str
     level: int
@@ -34,43 +34,40 @@ class Problem:
     numbers: tuple[int, ...]
 
 
-def make(family: str, level: int, rng: random.Random) -> Problem:
+def make_problem(family: str, level: int, rng: random.Random) -> Problem:
     """A random problem of this family and level."""
     return _MAKERS[family](level, rng)
 
 
 def is_held_out(text: str) -> bool:
-    """Whether this text belongs to the twentieth that training never sees."""
+    """Whether the problem with this text is held out from training."""
     return hashlib.sha256(text.encode()).digest()[0] % 20 == 0
 
 
 def unseen(seed: int = 0, families: tuple[str, ...] = FAMILIES, levels: tuple[int, ...] = LEVELS) -> Iterator[Problem]:
-    """A seeded run of distinct held-out problems, families and levels in turn; a kind that is used up is left out."""
+    """Distinct held-out problems for a seed, families and levels in turn; an exhausted kind is left out."""
     rng = random.Random(f"unseen:{seed}")
     kinds = [(family, level) for level in levels for family in families]
     seen: set[str] = set()
     while kinds:
         for kind in tuple(kinds):
-            if problem := _fresh(*kind, rng, seen):
+            if problem := _new_problem(*kind, rng, seen):
                 seen.add(problem.text)
                 yield problem
             else:
                 kinds.remove(kind)
 
 
-def _fresh(family: str, level: int, rng: random.Random, seen: set[str]) -> Problem | None:
-    drawn = (make(family, level, rng) for _ in range(_PATIENCE))
+def _new_problem(family: str, level: int, rng: random.Random, seen: set[str]) -> Problem | None:
+    drawn = (make_problem(family, level, rng) for _ in range(_MAX_DRAWS))
     return next((problem for problem in drawn if problem.text not in seen and is_held_out(problem.text)), None)
 
 
 def _map(level: int, rng: random.Random) -> Problem:
-    start, factor, shift = (
-        rng.randint(100, 999),
-        rng.choice(_FACTORS[3:] if level >= _HARD else _FACTORS),
-        rng.randint(11, 99),
-    )
-    x = start
-    count = MAP[level - 1]
+    start = rng.randint(100, 999)
+    factor = rng.choice(_MULTIPLIERS[3:] if level >= _HARD_LEVEL else _MULTIPLIERS)
+    shift = rng.randint(11, 99)
+    x, count = start, MAP_STEPS[level - 1]
     for _ in range(count):
         x = (factor * x + shift) % 1000
     times = f"{count} times" if count > 1 else "1 time"
@@ -79,7 +76,7 @@ def _map(level: int, rng: random.Random) -> Problem:
 
 
 def _product(level: int, rng: random.Random) -> Problem:
-    numbers = (_unit(101, 999, rng), *(_factor(level, rng) for _ in range(_PRODUCT[level - 1])))
+    numbers = (_coprime_to_ten(101, 999, rng), *(_factor(level, rng) for _ in range(_PRODUCT_FACTORS[level - 1])))
     x = 1
     for number in numbers:
         x = x * number % 1000
@@ -88,13 +85,13 @@ def _product(level: int, rng: random.Random) -> Problem:
 
 
 def _factor(level: int, rng: random.Random) -> int:
-    if level < _HARD:
-        return _unit(12, 99, rng)
+    if level < _HARD_LEVEL:
+        return _coprime_to_ten(12, 99, rng)
     return 10 * rng.randint(6, 9) + rng.choice((7, 9))
 
 
-def _unit(low: int, high: int, rng: random.Random) -> int:
-    """A number coprime to ten: twos and fives would pile up into trailing zeros, which can be guessed."""
+def _coprime_to_ten(low: int, high: int, rng: random.Random) -> int:
+    """A random number coprime to ten: factors of two and five would give trailing zeros, which are easy to guess."""
     while True:
         number = rng.randint(low, high)
         if gcd(number, 10) == 1:
@@ -102,8 +99,9 @@ def _unit(low: int, high: int, rng: random.Random) -> int:
 
 
 def _gcd(level: int, rng: random.Random) -> Problem:
-    """Numbers whose Euclid by subtraction takes this many lines; divisors are spread so that none can be guessed."""
-    lines = GCD[level - 1]
+    """Two numbers for which Euclid's algorithm by subtraction takes the lines of this level; the divisor varies widely, so
+    that it cannot be guessed."""
+    lines = GCD_LINES[level - 1]
     while True:
         divisor = rng.randint(3, 240)
         top = 999 // divisor
@@ -116,7 +114,7 @@ def _gcd(level: int, rng: random.Random) -> Problem:
 
 
 def subtractions(a: int, b: int) -> int:
-    """How many lines Euclid's algorithm takes when it only subtracts, down to zero."""
+    """The number of subtractions of Euclid's algorithm by subtraction, until zero."""
     lines = 0
     while b:
         lines += a // b

@@ -17,7 +17,7 @@ from cgr.errors import EngineError, UnknownName, UsageError
 
 VLLM = Dialect(server="vllm 0.32.0", logprobs=20)
 SERVED_BY_LLAMA = Dialect(server="llama.cpp", token_ids="logprobs", logprobs=20)
-NATIVE = Dialect(api="llama.cpp", server="llama.cpp", logprobs=20)
+NATIVE = Dialect(api="llama.cpp", server="llama.cpp", context=4096, logprobs=20)
 THINKING = CompletionRequest([1, 2], 7, Sampling(0.6, 0.9, 3), 11, [4], stream=True)
 
 
@@ -161,7 +161,7 @@ def test_filters_and_penalties_in_each_dialect() -> None:
     request = CompletionRequest([1], 4, FILTERED, stop=("\n\n",))
     native = request_body(NATIVE, "m", request)
     assert native["samplers"] == ["penalties", "temperature", "top_k", "top_p", "min_p"]
-    assert (native["top_k"], native["min_p"], native["repeat_penalty"], native["repeat_last_n"]) == (40, 0.05, 1.1, -1)
+    assert (native["top_k"], native["min_p"], native["repeat_penalty"], native["repeat_last_n"]) == (40, 0.05, 1.1, 4096)
     assert (native["presence_penalty"], native["frequency_penalty"], native["stop"]) == (0.5, 0.25, ["\n\n"])
     vllm = request_body(VLLM, "m", request)
     assert (vllm["top_k"], vllm["min_p"], vllm["repetition_penalty"]) == (40, 0.05, 1.1)

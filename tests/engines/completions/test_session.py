@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from cgr.drive.driver import Driver
 from cgr.engines.base import Sampling, Stretch, keyed_seed, written_text
 from cgr.engines.completions.client import CompletionClient, ServedModel
 from cgr.engines.completions.dialect import Dialect
@@ -16,9 +19,13 @@ from cgr.engines.completions.http import RetryPolicy, Server
 from cgr.engines.completions.pool import Pool, Replica
 from cgr.engines.completions.session import CompletionsSession
 from cgr.engines.completions.thinking import ThinkingFormat
+from cgr.engines.scripted import ScriptedEngine
 from cgr.engines.text.chat import EndTag
 from cgr.errors import DoesNotFit, EngineError
+from cgr.probing import ProbeSpec
+from cgr.reason import Abstention
 from cgr.records import Token
+from cgr.rules import Cgr
 from tests.engines.completions.serving import Serving, cut, document, event, events, piece, reply, scored, serving
 
 END, OPEN, EOS = 90, 91, 92
@@ -266,3 +273,35 @@ async def test_stop_strings_do_not_stop_thinking() -> None:
     async with serving(chunk) as served, session(served, sampling=Sampling(stop=("x",))) as thinking:
         await thinking.think(4)
     assert "stop" not in served.requests[0].body
+
+
+async def test_the_verdict_is_read_as_soon_as_the_probe_is_there() -> None:
+    """With overlap, a stop does not wait for the tokens that are being thought ahead: their request is cancelled."""
+    chunk = document(piece(*range(10, 10 + CHUNK), stop="limit"))
+    sure = events(scored((20, b"7", -0.001)), scored((21, b"}", -0.001)), piece(stop="limit"))
+    first, gone = [chunk], asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.split(b"Content-Length: ")[1].split(b"\r\n")[0])
+        body = json.loads(await reader.readexactly(length))
+        if "content" in body or "tokens" in body:
+            writer.write(document({"tokens": [60], "content": "x"}))
+        elif "n_probs" in body or first:
+            writer.write(sure if "n_probs" in body else first.pop())
+        else:
+            await reader.read()  # thinking ahead takes for ever, until the connection is closed
+            gone.set()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        thinking = on_server(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", slots=[0, 1])
+        engine = ScriptedEngine([], lambda at, suffix: ())
+        for number in range(10 + CHUNK):
+            engine.id_of(str(number))
+        driver = Driver(engine, thinking, ProbeSpec(max_answer_tokens=4), overlap=True)
+        outcome = await driver.run(Cgr(interval=CHUNK, threshold=0.9), 4 * CHUNK, Abstention())
+        await gone.wait()
+        await thinking.client.pool.close()
+    assert (outcome.decision.stop_cause, outcome.decision.thinking_tokens) == ("certainty", CHUNK)

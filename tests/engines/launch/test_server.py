@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
-import httpx
 import pytest
 
 from cgr import open_model
-from cgr.engines.launch.server import Child, Command, LaunchedEngine, llama_command, vllm_command
+from cgr.engines.launch.llama_server import llama_command
+from cgr.engines.launch.server import Command, LaunchedEngine, ServerProcess
+from cgr.engines.launch.vllm import vllm_command
 from cgr.engines.open import find_model
 from cgr.errors import EngineError, UsageError
 from tests.support import QUESTION, python
@@ -32,8 +35,9 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def is_up(address: str) -> bool:
     try:
-        return httpx.get(f"{address}/health", trust_env=False).is_success
-    except httpx.HTTPError:
+        with urllib.request.urlopen(f"{address}/health") as reply:
+            return bool(reply.status == 200)
+    except OSError:
         return False
 
 
@@ -69,16 +73,16 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_a_server_that_ends_while_it_starts(tmp_path: Path) -> None:
     words = (sys.executable, "-c", "raise SystemExit('ValueError: no such model')")
-    child = Child(Command(words, None, "vLLM", {}, "KEY"))
+    child = ServerProcess(Command(words, None, "vLLM", {}, "KEY"))
     with pytest.raises(EngineError, match="vLLM ended while it started: ValueError: no such model"):
-        child.wait()
+        asyncio.run(child.wait())
     child.end()
 
 
 def test_a_server_that_is_never_ready() -> None:
-    child = Child(Command((sys.executable, "-c", "import time; time.sleep(600)"), None, "vLLM", {}, "KEY"))
+    child = ServerProcess(Command((sys.executable, "-c", "import time; time.sleep(600)"), None, "vLLM", {}, "KEY"))
     with pytest.raises(EngineError, match="was not ready after"):
-        child.wait(0.5)
+        asyncio.run(child.wait(0.5))
 
 
 def test_a_program_that_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,3 +126,20 @@ def test_the_flags_that_llama_server_needs(monkeypatch: pytest.MonkeyPatch) -> N
         "llama-server --model x.gguf --host 127.0.0.1 --parallel 4 --ctx-size 4000 --threads 2"
     )
     assert os.environ.get("CGR_LLAMA_SERVER") is None
+
+
+def test_a_model_says_its_own_defaults(program: Path) -> None:
+    """The file's interval, budget and answer length hold on a server that is started for it, too."""
+    with open_model(f"llama-server:{find_model(None)}", budget=200) as model:
+        info = model.engine.info
+    with open_model(None, budget=200) as here:
+        own = here.engine.info
+    assert (info.interval, info.budget, info.max_answer_tokens) == (own.interval, own.budget, own.max_answer_tokens)
+    assert own.interval == 32
+
+
+def test_a_folder_says_its_own_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CGR_VLLM_PYTHON", sys.executable)
+    folder = find_model(None).parent / "hf"
+    assert vllm_command(str(folder)).defaults == {"interval": 32, "budget": 1280, "max_answer_tokens": 4}
+    assert vllm_command("ORG/NAME").defaults == {}

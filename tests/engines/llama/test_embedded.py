@@ -229,3 +229,42 @@ async def test_what_the_model_writes_after_its_thinking(engine: LlamaEngine) -> 
     assert [piece.stop for piece in pieces if piece.stop] in (["limit"], ["eos"])
     assert session.trace == before
     await session.close()
+
+
+async def sampled(engine: LlamaEngine, **sampling: Any) -> tuple[int, ...]:
+    session = await engine.open(Settings().prompt(QUESTION), Sampling(**sampling), room=64)
+    ids = (await session.think(48)).ids
+    await session.close()
+    return ids
+
+
+async def test_filters_are_used(engine: LlamaEngine) -> None:
+    """With one token left to choose from, sampling is greedy, however hot."""
+    greedy = await sampled(engine, temperature=0.0)
+    assert await sampled(engine, temperature=4.0, top_k=1) == greedy
+    assert await sampled(engine, temperature=1.0, min_p=1.0) == greedy
+    assert await sampled(engine, temperature=4.0) != greedy
+
+
+async def test_penalties_are_used_and_do_not_depend_on_the_stretches(engine: LlamaEngine) -> None:
+    """They look back over the whole context, so that stretches of any length give the same thinking."""
+    options: dict[str, Any] = {"temperature": 0.0, "frequency_penalty": 2.0}
+    whole = await sampled(engine, **options)
+    assert whole != await sampled(engine, temperature=0.0)
+    session = await engine.open(Settings().prompt(QUESTION), Sampling(**options), room=64)
+    parts = [(await session.think(tokens)).ids for tokens in (5, 30, 13)]
+    await session.close()
+    assert tuple(token for part in parts for token in part) == whole
+
+
+async def test_a_stop_string_ends_the_written_answer(engine: LlamaEngine) -> None:
+    async def written(*stop: str) -> tuple[str, str | None]:
+        session = await engine.open(Settings().prompt(QUESTION), Sampling(temperature=0.0, stop=stop), room=96)
+        await session.think(8)
+        pieces = [piece async for piece in session.write(24)]
+        await session.close()
+        return "".join(piece.text for piece in pieces), pieces[-1].stop
+
+    text, _ = await written()
+    stop = text[len(text) // 2 : len(text) // 2 + 2]
+    assert await written(stop) == (text[: text.index(stop)], "stop")

@@ -175,7 +175,7 @@ def test_another_model_needs_no_server() -> None:
 
 def test_a_speed_without_a_dry_run_is_refused() -> None:
     code, _, err = cgr("run", FOLDER / "embedded.toml", "--tokens-per-second", "5")
-    assert (code, err.splitlines()[0]) == (2, "error: --tokens-per-second is for the plan.")
+    assert (code, err.splitlines()[0]) == (2, "error: --tokens-per-second is only for --dry-run.")
 
 
 # Running a recipe

@@ -1,4 +1,4 @@
-"""How `cgr generate` and `cgr probe` end: done, with failures, or interrupted; for a person or as JSON."""
+"""The end of `cgr generate` and `cgr probe`: done, with failures, or interrupted; as text or as JSON."""
 
 from __future__ import annotations
 
@@ -13,39 +13,46 @@ from cgr.lab.record.jobs import Progress, Summary, failure_lines, summarise, sum
 from cgr.lab.store import Key
 from cgr.lab.store.schema import FILE
 
-MANY, ON_SERVERS = 8, 16
+EMBEDDED_SESSIONS, SESSIONS_PER_SERVER = 8, 16
+INTERRUPTED = 130  # exit code after Ctrl-C
 
 
-def sessions_for(asked: int | None, given: ModelOptions) -> int:
-    """Traces in flight: many for the small embedded model, more on servers; a large model here may not have the memory for
-    more than is said."""
-    if asked is not None:
-        return asked
-    return MANY if given.embedded else ON_SERVERS * len(given.addresses) or 1
+def sessions_for(given: int | None, model: ModelOptions) -> int:
+    """The number of traces in flight: the given one, or 8 for the embedded model, 16 per server, and 1 otherwise, because
+    a large model in this process may not have the memory for more."""
+    if given is not None:
+        return given
+    return EMBEDDED_SESSIONS if model.embedded else SESSIONS_PER_SERVER * len(model.addresses) or 1
 
 
 def finish(
     work: Callable[[], Any], folder: Path, wanted: Collection[Key] | None, progress: Progress, quiet: bool, as_json: bool
 ) -> int:
-    """Do the work and say what came of it. Failures are said even when quiet."""
+    """Do the work, print a summary, and return the exit code. Failures are printed even if `quiet`."""
     interrupted = False
     try:
         work()
     except KeyboardInterrupt:
         interrupted = True
         if not (folder / FILE).is_file():
-            click.echo("Interrupted before anything was recorded.", err=True)
-            return 130
+            return nothing_recorded()
     summary = summarise(folder, wanted, progress, interrupted=interrupted)
-    _show(summary, quiet, as_json)
-    return 130 if interrupted else 1 if summary.failed else 0
-
-
-def _show(summary: Summary, quiet: bool, as_json: bool) -> None:
     if as_json:
         click.echo(summary.to_json())
-        return
-    for line in [] if quiet and not summary.interrupted else summary_lines(summary):
+    else:
+        print_summary(summary, quiet=quiet and not interrupted)
+    return INTERRUPTED if interrupted else 1 if summary.failed else 0
+
+
+def nothing_recorded() -> int:
+    """Say that the run was interrupted before its first trace; return the exit code."""
+    click.echo("Interrupted before anything was recorded.", err=True)
+    return INTERRUPTED
+
+
+def print_summary(summary: Summary, *, quiet: bool = False) -> None:
+    """Print what a run has and what failed. Failures, and all of an interrupted run, go to standard error."""
+    for line in [] if quiet else summary_lines(summary):
         click.echo(line, err=summary.interrupted)
     for line in failure_lines(summary.failures):
         click.echo(line, err=True)

@@ -1,4 +1,4 @@
-"""What a person sees while a model thinks: dimmed thinking, a line for each probe with its curve, and how it ended."""
+"""The live display of `cgr solve`: the thinking, a line for each probe with a chart of certainties, and the result."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from cgr.settings import Resolved
 from cgr.solve import Solution
 
 BARS = "▁▂▃▄▅▆▇█"
-CURVE = 32
-WHY = {
-    "certainty": "it was sure",
-    "end_of_thinking": "it ended its thinking by itself",
+CHART_WIDTH = 32
+REASONS = {
+    "certainty": "the model was certain",
+    "end_of_thinking": "the model ended its thinking",
     "budget": "the budget was spent",
-    "gave_up": "it gave up",
+    "gave_up": "the rule gave up",
 }
 
 
-class Watcher:
-    """Prints events as they come: in colour on a terminal, as plain text elsewhere, nothing when quiet."""
+class LiveDisplay:
+    """Prints events as they arrive: in colour on a terminal, as plain text elsewhere, nothing if `quiet`."""
 
     def __init__(self, quiet: bool = False, file: TextIO | None = None) -> None:
         self.console = Console(file=file or sys.stdout, quiet=quiet, highlight=False, soft_wrap=True)
@@ -33,18 +33,20 @@ class Watcher:
         self.resolved: Resolved | None = None
         self._fresh_line = True
 
-    def begin(self, question: str, resolved: Resolved, info: ModelInfo, own: bool) -> None:
+    def begin(self, question: str, resolved: Resolved, info: ModelInfo, own_problem: bool) -> None:
+        """Print the question and the settings. `own_problem`: the question is a problem of the embedded model."""
         self.resolved = resolved
-        if own:
-            self.console.print("No question was given, so here is one of the embedded model's own.", style="italic")
+        if own_problem:
+            self.console.print("No question was given: this is one of the embedded model's problems.", style="italic")
         self.console.print(Text(question.strip(), style="bold"))
         self.console.print(
-            f"{info.name} on {info.engine}, rule {resolved.rule.name}, asked every {resolved.interval} tokens, "
+            f"{info.name} on {info.engine}, rule {resolved.rule.name}, a probe every {resolved.interval} tokens, "
             f"budget {resolved.budget}\n",
             style="dim",
         )
 
-    def see(self, event: Event) -> None:
+    def show(self, event: Event) -> None:
+        """Print one event of the driver."""
         match event:
             case Thinking(text, forced):
                 self._write(text, "yellow" if forced else "dim")
@@ -61,7 +63,7 @@ class Watcher:
         self.probes.append(probe)
         self._end_line()
         if probe.entropy is not None and not probe.answer and not probe.closed:
-            self.console.print(f"  ? {probe.at:>6}  next token's entropy = {probe.entropy:.3f} bits", style="cyan")
+            self.console.print(f"  ? {probe.at:>6}  entropy of the next token = {probe.entropy:.3f} bits", style="cyan")
             return
         sign = "≤" if probe.bound else "="
         answer = probe.answer + ("…" if not probe.closed else "")
@@ -69,7 +71,7 @@ class Watcher:
             (f"  ? {probe.at:>6}  ", "cyan"),
             (f"{answer:<10} ", "bold" if probe.closed else ""),
             (f"certainty {sign} {probe.certainty:.3f}  ", self._colour(probe)),
-            (curve(self.probes), self._colour(probe)),
+            (certainty_chart(self.probes), self._colour(probe)),
         )
         self.console.print(line)
 
@@ -83,47 +85,53 @@ class Watcher:
         self._fresh_line = True
 
     def end(self, solution: Solution, gold: str | None) -> None:
+        """Print the answer, the stop cause and the token counts; `gold` is the correct answer, if known."""
         self.console.print()
-        if solution.stop_cause == "gave_up":
-            self.console.print("Answer     none: the rule gave this line of thought up", style="bold")
-        elif solution.abstained:
-            self.console.print(f"Answer     none: it was not sure ({solution.certainty:.3f}), and abstains", style="bold")
-        else:
-            note = "" if solution.closed else "  (cut off: it did not close)"
-            self.console.print(Text(f"Answer     {solution.answer}{note}", style="bold green"))
-        self.console.print(f"Certainty  {solution.certainty:.4f} (sure from {solution.threshold:g})")
-        self.console.print(f"Stopped    because {WHY[solution.stop_cause]}")
+        self.console.print(_answer_line(solution))
         left = solution.budget - solution.thinking_tokens
-        self.console.print(
-            f"Thinking   {solution.thinking_tokens} tokens of the {solution.budget} that the budget allowed: {left} unspent"
-        )
-        self.console.print(f"Probes     {len(solution.probes)}, which decoded {_tokens(solution.probe_tokens)}")
-        self.console.print(f"Answering  {_tokens(solution.answer_tokens)} more")
+        rows = [
+            ("Certainty", f"{solution.certainty:.4f} (threshold {solution.threshold:g})"),
+            ("Stopped", f"because {REASONS[solution.stop_cause]}"),
+            ("Thinking", f"{solution.thinking_tokens} tokens of the budget of {solution.budget}: {left} unused"),
+            ("Probes", f"{len(solution.probes)}, which decoded {_tokens(solution.probe_tokens)}"),
+            ("Answering", f"{_tokens(solution.answer_tokens)} more"),
+        ]
         if solution.probe_model:
-            self.console.print(f"Asked      {solution.probe_model}, which said when to stop")
+            rows.append(("Probed", f"{solution.probe_model}, instead of the model that thinks"))
         if solution.wasted_tokens:
-            self.console.print(f"Wasted     {_tokens(solution.wasted_tokens)} thought past the end")
+            rows.append(("Wasted", f"{_tokens(solution.wasted_tokens)} generated after the stop"))
         if gold is not None:
-            self.console.print(f"The truth  {gold}")
+            rows.append(("Correct", gold))
+        for name, value in rows:
+            self.console.print(f"{name:<11}{value}")
 
     def interrupted(self) -> None:
-        """What is known so far, on standard error: the answer, if there is one, is only the last probe's."""
+        """Print the last probe, the best answer so far, on standard error."""
         self._end_line()
         console = Console(stderr=True, highlight=False, soft_wrap=True)
         if not self.probes:
-            console.print("Interrupted before the first probe: nothing is known yet.")
+            console.print("Interrupted before the first probe: there is no answer yet.")
             return
         last = self.probes[-1]
         console.print(
-            f"Interrupted. The last probe, after {last.at} tokens, said {last.answer!r} "
+            f"Interrupted. The last probe, after {last.at} tokens, answered {last.answer!r} "
             f"with certainty {'at most ' if last.bound else ''}{last.certainty:.3f}."
         )
+
+
+def _answer_line(solution: Solution) -> Text:
+    if solution.stop_cause == "gave_up":
+        return Text("Answer     none: the rule gave up on this question", style="bold")
+    if solution.abstained:
+        return Text(f"Answer     none: the certainty of {solution.certainty:.3f} is too low, so it abstains", style="bold")
+    note = "" if solution.closed else "  (cut off: the closing brace is missing)"
+    return Text(f"Answer     {solution.answer}{note}", style="bold green")
 
 
 def _tokens(count: int) -> str:
     return f"{count} token" if count == 1 else f"{count} tokens"
 
 
-def curve(probes: list[Probe]) -> str:
-    """The last certainties as a row of bars."""
-    return "".join(BARS[min(int(probe.certainty * len(BARS)), len(BARS) - 1)] for probe in probes[-CURVE:])
+def certainty_chart(probes: list[Probe]) -> str:
+    """The last certainties as a row of bar characters."""
+    return "".join(BARS[min(int(probe.certainty * len(BARS)), len(BARS) - 1)] for probe in probes[-CHART_WIDTH:])

@@ -1,4 +1,4 @@
-"""How `cgr demo` and `cgr run` carry out a recipe: with progress, then a table, a picture and a page, or as JSON."""
+"""How `cgr demo` and `cgr run` run a recipe: progress, then a table, a figure and a page, or JSON."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
-from cgr.cli.shared.finish import sessions_for
+from cgr.cli.shared.finish import INTERRUPTED, nothing_recorded, print_summary, sessions_for
 from cgr.engines.open import ModelOptions
 from cgr.lab.recipes.recipe import Recipe
 from cgr.lab.recipes.run import Experiment
-from cgr.lab.record.jobs import Progress, Summary, failure_lines, summarise, summary_lines
+from cgr.lab.record.jobs import Progress, Summary, summarise
 from cgr.lab.report import JSON, WrittenReport, headline
 from cgr.lab.report.headline import Headline
 from cgr.lab.store.schema import FILE
@@ -20,8 +20,9 @@ from cgr.records import Record
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome(Record):
-    """What one call came to. `thinking` and `probing` say what there is and what of it is new."""
+class RecipeResult(Record):
+    """The result of one call. `thinking` and `probing` count the traces and probes of the run, and which are new. `report`,
+    `picture`, `page` and `ablations` are paths."""
 
     run: str
     thinking: Summary
@@ -36,13 +37,14 @@ class Outcome(Record):
 
     @property
     def failed(self) -> int:
+        """The number of traces that failed, in generating and in probing."""
         return self.thinking.failed + (self.probing.failed if self.probing else 0)
 
 
-def conduct(recipe: Recipe, folder: Path, *, as_json: bool, api_key: str | None = None) -> int:
-    """Do what is missing and say what came of it. Exit code 1 if something failed, 130 for Ctrl-C."""
-    at_once = sessions_for(recipe.sessions, ModelOptions(recipe.model, recipe.base_urls))
-    experiment = Experiment(recipe, folder, sessions=at_once, api_key=api_key)
+def run_recipe(recipe: Recipe, folder: Path, *, as_json: bool, api_key: str | None = None) -> int:
+    """Do what the run still lacks, print the results, and return the exit code: 1 if something failed, 130 for Ctrl-C."""
+    sessions = sessions_for(recipe.sessions, ModelOptions(recipe.model, recipe.base_urls))
+    experiment = Experiment(recipe, folder, sessions=sessions, api_key=api_key)
     thinking, probing = Progress(quiet=as_json), Progress(quiet=as_json)
     if recipe.about and not as_json:
         click.echo(f"{recipe.about}\n")
@@ -50,71 +52,66 @@ def conduct(recipe: Recipe, folder: Path, *, as_json: bool, api_key: str | None 
         experiment.make(thinking, probing, lambda: Progress(quiet=as_json))
         for note in experiment.notes():
             click.echo(f"note:  {note}", err=True)
-        outcome = _outcome(experiment, thinking, probing)
+        result = _result(experiment, thinking, probing)
     except KeyboardInterrupt:
         return _interrupted(experiment, thinking)
     if as_json:
-        click.echo(outcome.to_json())
+        click.echo(result.to_json())
     else:
-        _show(outcome)
-    return 1 if outcome.failed else 0
+        _show(result)
+    return 1 if result.failed else 0
 
 
-def _outcome(experiment: Experiment, thinking: Progress, probing: Progress) -> Outcome:
+def _result(experiment: Experiment, thinking: Progress, probing: Progress) -> RecipeResult:
     folder, plan = experiment.folder, experiment.plan
     thought = summarise(folder, plan.wanted(), thinking)
     probed = None if plan.probe or not thought.traces else summarise(folder, None, probing)
     if not thought.traces or (probed and not probed.traces):
-        return Outcome(str(folder), thought, probed)
+        return RecipeResult(str(folder), thought, probed)
     with thinking.console.status("Writing the report") if thinking.visible else nullcontext():
         written = experiment.report()
         ablated = experiment.ablate() if experiment.recipe.ablations else None
-    outcome = _reported(Outcome(str(folder), thought, probed), written)
+    result = _with_report(RecipeResult(str(folder), thought, probed), written)
     if ablated is None:
-        return outcome
-    said = tuple(f"{one.title}: {one.ablated.conclusion}" for one in ablated.ablations.made)
-    return replace(outcome, ablations=str(ablated.page), conclusions=said)
+        return result
+    conclusions = tuple(f"{one.title}: {one.ablated.conclusion}" for one in ablated.ablations.made)
+    return replace(result, ablations=str(ablated.page), conclusions=conclusions)
 
 
-def _reported(outcome: Outcome, written: WrittenReport) -> Outcome:
+def _with_report(result: RecipeResult, written: WrittenReport) -> RecipeResult:
     (report,) = written.reports
     picture = headline.picture(written.folder)
-    return Outcome(
-        outcome.run,
-        outcome.thinking,
-        outcome.probing,
-        headline.headlines(report),
-        report.notes,
-        str(written.folder / JSON),
-        str(picture) if picture else None,
-        str(written.page) if written.page else None,
+    return replace(
+        result,
+        results=headline.headlines(report),
+        notes=report.notes,
+        report=str(written.folder / JSON),
+        picture=str(picture) if picture else None,
+        page=str(written.page) if written.page else None,
     )
 
 
-def _show(outcome: Outcome) -> None:
-    for summary in (outcome.thinking, outcome.probing):
-        for line in summary_lines(summary) if summary else ():
-            click.echo(line)
-        for line in failure_lines(summary.failures) if summary else ():
-            click.echo(line, err=True)
-    if not outcome.results:
+def _show(result: RecipeResult) -> None:
+    print_summary(result.thinking)
+    if result.probing:
+        print_summary(result.probing)
+    if not result.results:
         return
-    click.echo("\n" + "\n".join(headline.in_lines(outcome.results)))
-    click.echo("\nDiff. is in points; Saved and Net (less the probes' tokens) are shares of the baseline's thinking;")
-    click.echo("Grade counts a right answer 1 and a wrong one -p, where CGR says nothing unless it is sure.")
-    for note in outcome.notes:
+    click.echo("\n" + "\n".join(headline.in_lines(result.results)))
+    click.echo("\nDiff. is in percentage points. Saved is a share of the baseline's thinking; Net subtracts probe tokens.")
+    click.echo("Grade: 1 for a correct answer, -p for a wrong one, 0 if CGR is not certain and abstains.")
+    for note in result.notes:
         click.echo(f"Note: {note}")
     click.echo("")
-    for line in outcome.conclusions:
+    for line in result.conclusions:
         click.echo(f"{line}\n")
-    for name, path in (("picture", outcome.picture), ("page", outcome.page), ("ablations", outcome.ablations)):
+    for name, path in (("picture", result.picture), ("page", result.page), ("ablations", result.ablations)):
         if path:
             click.echo(f"{name + ':':<8} {path}")
 
 
 def _interrupted(experiment: Experiment, thinking: Progress) -> int:
-    lines = ["Interrupted before anything was recorded."]
-    if (experiment.folder / FILE).is_file():
-        lines = summary_lines(summarise(experiment.folder, experiment.plan.wanted(), thinking, interrupted=True))
-    click.echo("\n".join(lines), err=True)
-    return 130
+    if not (experiment.folder / FILE).is_file():
+        return nothing_recorded()
+    print_summary(summarise(experiment.folder, experiment.plan.wanted(), thinking, interrupted=True))
+    return INTERRUPTED

@@ -112,10 +112,10 @@ def request_body(dialect: Dialect, model: str, request: CompletionRequest) -> di
         **({"stream": True} if request.stream else {}),
         **({"stop": list(request.stop)} if request.stop else {}),
     }
-    return common | (_llama_fields(request) if dialect.api == LLAMA else _openai_fields(dialect, model, request))
+    return common | (_llama_fields(dialect, request) if dialect.api == LLAMA else _openai_fields(dialect, model, request))
 
 
-def _llama_fields(request: CompletionRequest) -> dict[str, Any]:
+def _llama_fields(dialect: Dialect, request: CompletionRequest) -> dict[str, Any]:
     """`n_probs` makes the server sort the vocabulary for each token, so it is sent only where needed."""
     return {
         "n_predict": request.count,
@@ -123,20 +123,20 @@ def _llama_fields(request: CompletionRequest) -> dict[str, Any]:
         "cache_prompt": True,
         "return_tokens": True,
         "logit_bias": [[token, False] for token in request.banned],
-        **_llama_sampling(request.sampling),
+        **_llama_sampling(request.sampling, dialect.context),
         **({"id_slot": request.slot} if request.slot is not None else {}),
         **({"n_probs": request.top, "timings_per_token": True} if request.top is not None else {}),
     }
 
 
-def _llama_sampling(sampling: Sampling) -> dict[str, Any]:
+def _llama_sampling(sampling: Sampling, context: int) -> dict[str, Any]:
     """llama.cpp applies only the samplers that are listed, in this order; penalties look back over the whole context."""
     penalised = sampling.filters() & {"presence_penalty", "frequency_penalty", "repetition_penalty"}
     penalties = {
         "repeat_penalty": sampling.repetition_penalty,
         "presence_penalty": sampling.presence_penalty,
         "frequency_penalty": sampling.frequency_penalty,
-        "repeat_last_n": -1,
+        "repeat_last_n": context,
     }
     used = {"temperature", "top_p", *sampling.filters(), *(("penalties",) if penalised else ())}
     return {
@@ -153,7 +153,7 @@ def _openai_fields(dialect: Dialect, model: str, request: CompletionRequest) -> 
     if not dialect.extras:
         extras: dict[str, Any] = {}
     elif dialect.server.startswith(LLAMA):
-        extras = {**_llama_sampling(sampling), "cache_prompt": True}
+        extras = {**_llama_sampling(sampling, dialect.context), "cache_prompt": True}
     else:
         extras = {
             **VLLM_FIELDS,

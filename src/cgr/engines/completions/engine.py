@@ -6,6 +6,7 @@ What the server can do is found out on `connect`, and shown as `dialect`; what a
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -38,6 +39,7 @@ from cgr.errors import EngineError, UsageError
 NAME = "completions"
 OPTIONS = frozenset({"tokenizer", "dialect", "chunk"})
 CHUNK = 32  # tokens of a request in chunked mode
+POLL_SECONDS = 0.01
 SPARE_CONNECTIONS = 4  # beside those of sessions, for tokenization
 ANY_SLOT: tuple[int, ...] = ()  # of a server that chooses the slot itself
 
@@ -82,13 +84,18 @@ class CompletionsEngine:
         self.options, self.addresses = options, tuple(map(server_root, addresses))
         self.policy = options.patience or RetryPolicy()
         self._connected: Connected | None = None
-        self._connecting = asyncio.Lock()
+        self._connecting = threading.Lock()  # not asyncio's: the engine may be used from several event loops
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopState] = WeakKeyDictionary()
 
     async def connect(self) -> None:
-        async with self._connecting:
+        # polls, because asyncio has no lock for several event loops, and a thread that waits could not be cancelled
+        while not self._connecting.acquire(blocking=False):  # noqa: ASYNC110
+            await asyncio.sleep(POLL_SECONDS)
+        try:
             if self._connected is None:
                 self._connected = await self._connect()
+        finally:
+            self._connecting.release()
 
     async def _connect(self) -> Connected:
         from cgr.engines.completions.startup import connect  # not needed where the dialect is known

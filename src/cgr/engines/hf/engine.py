@@ -1,109 +1,133 @@
-"""Any causal model with think tags, on torch: exact logits, many sessions in one batch, probes that leave no trace.
+"""Any causal model with think tags, on torch: exact logits, many sessions in one batch, and probes that leave no trace.
 
-Sampling is keyed by seed and position, so that a session thinks the same alone, in company, probed or not.
+Sampling is keyed by seed and position, so a session thinks the same whether it is alone or in a batch, probed or not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakKeyDictionary
 
-from cgr.engines.base import Answered, Capabilities, Done, ModelInfo, Sampling
-from cgr.engines.text.chat import ThinkTags, find_tags, need_tags, opens_thinking, render
-from cgr.engines.text.end_tag import EndTag
-from cgr.errors import DoesNotFit, MissingCapability, UsageError
+from cgr.engines.base import (
+    FILTERS,
+    Answered,
+    Capabilities,
+    Conversation,
+    Done,
+    Engine,
+    ModelInfo,
+    Places,
+    Prompt,
+    Sampling,
+    check_fits,
+    check_sampling,
+    prompt_ids,
+)
+from cgr.engines.open import ModelOptions
+from cgr.engines.text.chat import EndTag, ThinkTags, find_tags, need_tags, opens_thinking, render
+from cgr.errors import EngineError, MissingCapability, UsageError
 
 if TYPE_CHECKING:
-    from cgr.engines.hf.scheduler import Batch
-    from cgr.engines.hf.session import TransformersSession
+    from cgr.engines.hf.load import LoadedModel
+    from cgr.engines.hf.scheduler import Scheduler
+    from cgr.engines.hf.session import ModelFacts, TransformersSession
 
+T = TypeVar("T")
 NAME = "transformers"
+OPTIONS = ("device", "dtype")
+LOADING = threading.Lock()  # transformers changes global state while it loads a model
 
 
 @dataclass(frozen=True, slots=True)
-class TransformersOptions:
-    """How to run a model: sessions at once, context for each (the model's own if not said), threads, think tags, device
-    and dtype (what suits the machine if not said), and the name to show."""
+class ConnectedModel:
+    """What the engine has once the model is loaded."""
 
-    sessions: int = 1
-    context: int | None = None
-    threads: int | None = None
-    tags: ThinkTags | None = None
-    device: str | None = None
-    dtype: str | None = None
-    name: str | None = None
+    model: LoadedModel
+    tags: ThinkTags
+    facts: ModelFacts
+    info: ModelInfo
+    capabilities: Capabilities
+    scheduler: Scheduler
+
+
+def open_engine(name: str, options: ModelOptions) -> Engine:
+    """The engine for a hub id, a folder as `transformers` saves it, or a GGUF file."""
+    return TransformersEngine(name, options)
 
 
 class TransformersEngine:
-    """`name`: a hub id, a folder as `transformers` saves it, or a GGUF file."""
+    """A model on torch in this process.
 
-    def __init__(self, name: str, options: TransformersOptions = TransformersOptions()) -> None:
-        from cgr.engines.hf.load import load
+    `sessions` sessions can be open at once on one event loop; the sessions of all event loops share one batch.
+    """
 
-        loaded = load(name, options.device, options.dtype)
-        _set_threads(options.threads)
-        self.loaded, self.options, self.words = loaded, options, loaded.words
-        self.tags = need_tags(options.tags or find_tags(loaded.template, loaded.added), name)
-        self.tag = EndTag(self.tags.close, self.words.encode(self.tags.close))
-        self.control = frozenset({*loaded.added.values(), *loaded.ends}) - {loaded.added.get(self.tags.open, -1)}
-        self.context = min(options.context or loaded.context, loaded.context)
-        self._batch: Batch | None = None
-        self.capabilities = Capabilities(
-            "full", True, True, True, verify=True, thinking_logprobs=True, packed=loaded.window is None
-        )
-        self.info = ModelInfo(
-            name=options.name or name,
-            engine=NAME,
-            context=self.context,
-            open_tag=self.tags.open,
-            close_tag=self.tags.close,
-            fingerprint=loaded.fingerprint,
-            **loaded.wishes,
-        )
+    notes: tuple[str, ...] = ()
+    prober: Engine | None = None
+
+    def __init__(self, name: str, options: ModelOptions = ModelOptions()) -> None:
+        self.name, self.options = name, options
+        self._connected: ConnectedModel | None = None
+        self._places: WeakKeyDictionary[asyncio.AbstractEventLoop, Places[int]] = WeakKeyDictionary()
+
+    async def connect(self) -> None:
+        """Load the model in a thread. Further calls do nothing; calls at the same time wait for the first one."""
+        if self._connected is None:
+            await asyncio.to_thread(self._load)
+
+    def _load(self) -> None:
+        with LOADING:
+            if self._connected is None:
+                self._connected = _connect(self.name, self.options)
 
     @property
-    def threads(self) -> int:
-        import torch
-
-        return int(torch.get_num_threads())
-
-    @property
-    def model_context(self) -> int:
-        """What the model was made for; a session has as much of it as it was opened with."""
-        return self.loaded.context
+    def connected(self) -> ConnectedModel:
+        """The loaded model and what belongs to it; `EngineError` before `connect`."""
+        if self._connected is None:
+            raise EngineError(f"{self.name} is not loaded yet.", "Await engine.connect() first.")
+        return self._connected
 
     @property
-    def template_opens(self) -> bool:
-        return opens_thinking(self.loaded.template, self.tags)
+    def info(self) -> ModelInfo:
+        return self.connected.info
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self.connected.capabilities
 
     async def encode(self, text: str) -> tuple[int, ...]:
-        return self.words.encode(text)
+        return self.connected.model.tokenizer.encode(text)
 
     async def decode(self, ids: Sequence[int]) -> str:
-        return self.words.decode(ids) if ids else ""
+        return self.connected.model.tokenizer.decode(ids) if ids else ""
 
-    async def prompt(self, question: str) -> tuple[int, ...]:
-        loaded = self.loaded
-        text = render(loaded.template, question, self.tags, bos=loaded.bos, eos=loaded.eos)
-        doubled = bool(loaded.bos) and text.startswith(loaded.bos)
-        return self.words.encode(text, special=not doubled)
+    async def prompt(self, conversation: Conversation) -> tuple[int, ...]:
+        model, tokenizer = self.connected.model, self.connected.model.tokenizer
+        text = render(model.template, conversation, self.connected.tags, bos=tokenizer.bos, eos=tokenizer.eos)
+        has_bos = bool(tokenizer.bos) and text.startswith(tokenizer.bos)
+        return tokenizer.encode(text, special=not has_bos)
 
     async def open(
-        self, question: str | Sequence[int], sampling: Sampling, *, room: int, overlap: bool = False
+        self, prompt: Prompt, sampling: Sampling, *, room: int, overlap: bool = False, wait: float | None = None
     ) -> TransformersSession:
-        from cgr.engines.hf.session import Habits, TransformersSession, take_row
+        from cgr.engines.hf.session import TransformersSession
 
-        prompt = await self.prompt(question) if isinstance(question, str) else tuple(question)
-        if len(prompt) + room > self.context:
-            raise DoesNotFit(
-                f"The question takes {len(prompt)} tokens and {room} more are asked for, but the context has "
-                f"{self.context}.",
-                f"Lower the budget by at least {len(prompt) + room - self.context}.",
-            )
-        batch = self.batch
-        habits = Habits(self.words, self.tag, self.loaded.ends, self.control, self.context)
-        return TransformersSession(batch, await take_row(batch), prompt, sampling, habits)
+        ids = await prompt_ids(prompt, self)
+        check_sampling(sampling, self)
+        check_fits(ids, room, self.info.context)
+        places = self._loop_places()
+        release = partial(places.give_back, await places.take(wait))
+        return TransformersSession(self.connected.scheduler, self.connected.facts, ids, sampling, release)
+
+    def _loop_places(self) -> Places[int]:
+        loop = asyncio.get_running_loop()
+        if loop not in self._places:
+            self._places[loop] = Places(range(self.options.sessions))
+        return self._places[loop]
 
     async def probe_many(
         self,
@@ -116,51 +140,76 @@ class TransformersEngine:
         *,
         top: int = 0,
     ) -> list[Answered]:
-        """Ask at all cuts of a trace (ascending) in one pass: what probing it cut by cut would give, for much less."""
-        from cgr.engines.hf.kv_cache import Rows
-        from cgr.engines.hf.packed_probe import Packed, Packing
-        from cgr.engines.hf.requests import TOP, Alone
-        from cgr.engines.hf.session import ask
+        """Probe a trace at all cuts (ascending) at once: the same answers as cut by cut, for much less."""
+        from cgr.engines.hf.kv_cache import KVCache
+        from cgr.engines.hf.packed_probe import PackedProbe
 
-        if self.loaded.window is not None:
+        model = self.connected.model
+        if model.window is not None:
             raise MissingCapability(
                 f"{self.info.name} has sliding-window layers, whose probes cannot be packed.", "Probe cut by cut."
             )
         if not cuts:
             return []
-        control = frozenset[int]() if top else self.control
-        asked = Packed([*prompt, *trace], len(prompt), cuts, suffix, limit, done, control, max(top, TOP))
-        packing = Packing(Rows(self.loaded.model, most=(1, 0)), self.words, asked)
-        alone = Alone(packing.answers)
-        found: list[Answered] = await ask(self.batch, alone, alone.future)
-        return found
+        query = self.connected.facts.query(suffix, limit, done, top)
+        positions = [len(prompt) + cut for cut in cuts]
+        packed = PackedProbe(KVCache(model.model, limits=(1, 0)), query, [*prompt, *trace], positions)
+        return await self.run_exclusive(packed.run)
+
+    async def run_exclusive(self, work: Callable[[], T]) -> T:
+        """Run this on the decode thread between two passes and return its result."""
+        from cgr.engines.hf.jobs import ExclusiveJob
+        from cgr.engines.hf.session import run_job
+
+        result: T = await run_job(self.connected.scheduler, ExclusiveJob(work))
+        return result
 
     async def close(self) -> None:
-        """Give back the memory of sessions; the model stays, and may be used again."""
-        from cgr.engines.hf.requests import Alone
-        from cgr.engines.hf.session import ask
-
-        if self._batch is not None:
-            alone = Alone(self._batch.forget)
-            await ask(self._batch, alone, alone.future)
-
-    @property
-    def batch(self) -> Batch:
-        from cgr.engines.hf.kv_cache import Rows
-        from cgr.engines.hf.scheduler import Batch
-
-        if self._batch is None:
-            most = self.options.sessions, self.context
-            rows = Rows(self.loaded.model, most=most, window=self.loaded.window)
-            self._batch = Batch(rows, self.options.sessions)
-        return self._batch
+        """Free the memory of sessions, unless some are open; the model stays loaded and can be used again."""
+        if self._connected is not None and not self._connected.scheduler.clear_if_idle():
+            await self.run_exclusive(self._connected.scheduler.clear_cache)
 
 
-def _set_threads(threads: int | None) -> None:
+def _connect(name: str, options: ModelOptions) -> ConnectedModel:
+    """Load the model and find out what it can do. Takes long."""
+    from cgr.engines.hf.load import load
+
+    model = load(name, options.device, options.dtype)  # checks that torch is installed, before the imports that need it
+    from cgr.engines.hf.kv_cache import KVCache
+    from cgr.engines.hf.scheduler import Scheduler
+    from cgr.engines.hf.session import ModelFacts
+
+    tags = need_tags(options.tags or find_tags(model.template, model.added), name)
+    end_tag = EndTag(tags.close, model.tokenizer.encode(tags.close))
+    control = frozenset({*model.added.values(), *model.end_ids}) - {model.added.get(tags.open, -1)}
+    context = min(options.context or model.context, model.context)
+    info = ModelInfo(
+        name=options.model or name,
+        engine=NAME,
+        context=context,
+        open_tag=tags.open,
+        close_tag=tags.close,
+        fingerprint=model.fingerprint,
+        model_context=model.context,
+        sessions=options.sessions,
+        threads=_set_threads(options.threads),
+        template_opens=opens_thinking(model.template, tags),
+        **model.defaults,
+    )
+    capabilities = Capabilities(
+        "full", True, True, True, verify=True, thinking_logprobs=True, packed=model.window is None, sampling=FILTERS
+    )
+    scheduler = Scheduler(KVCache(model.model, limits=(options.sessions, context), window=model.window))
+    facts = ModelFacts(model.tokenizer, end_tag, model.end_ids, control, context)
+    return ConnectedModel(model, tags, facts, info, capabilities, scheduler)
+
+
+def _set_threads(threads: int | None) -> int:
+    """Set the number of torch's threads, if one is given; returns the number that it uses."""
     import torch
 
-    if threads is None:
-        return
-    if threads < 1:
-        raise UsageError(f"{threads} threads cannot compute anything.", "Use --threads 1 or more.")
-    torch.set_num_threads(threads)
+    if threads is not None:
+        if threads < 1:
+            raise UsageError(f"{threads} threads cannot compute anything.", "Use --threads 1 or more.")
+        torch.set_num_threads(threads)
+    return int(torch.get_num_threads())

@@ -1,7 +1,7 @@
-"""The memory of a batch: for each layer one tensor of keys and one of values, a row for each session.
+"""The KV cache of a batch: for each layer one tensor of keys and one of values, with a row for each slot.
 
-A row's tokens lie in order, so that a row is rewound by forgetting how long it is: nothing is copied, and what lies beyond
-is written over. Rows have lengths of their own; a mask keeps each query to what it may see.
+The tokens of a row are stored in order, so a row is rewound by using a smaller length: nothing is copied, and later passes
+overwrite the rest. Rows have different lengths; a mask limits what each query attends to.
 """
 
 from __future__ import annotations
@@ -15,122 +15,128 @@ import torch
 
 from cgr.engines.hf.attention import NAME, Block
 
-LEAST = 256  # tokens that a row has room for at first
+MIN_CAPACITY = 256  # tokens that a row has room for at first
 
 
 @dataclass(slots=True)
-class Pass:
-    """Where one forward pass reads and writes: which rows, which places of each it fills, as [row, token], out of `room`,
-    and which stretch of places it sees."""
+class ForwardPass:
+    """Where one forward pass writes and reads: rows of the cache, a cache index for each token as [row, token], and the
+    range of indices that attention reads. `capacity`: tokens in a row."""
 
-    rows: slice | torch.Tensor = field(default_factory=lambda: slice(0, 0))
-    numbers: torch.Tensor = field(default_factory=lambda: torch.empty(0))
-    places: torch.Tensor = field(default_factory=lambda: torch.empty(0))
-    room: int = 0
-    start: int = 0
-    upto: int = 0
-    _filled: dict[int, torch.Tensor] = field(default_factory=dict)
+    rows: slice | torch.Tensor
+    row_indices: torch.Tensor
+    indices: torch.Tensor
+    capacity: int
+    start: int
+    end: int
+    _flat: dict[int, torch.Tensor] = field(default_factory=dict)
 
-    def filled(self, heads: int) -> torch.Tensor:
-        """Where the tokens of all heads go, if row, head and place are counted through. Most layers have as many heads."""
-        if heads not in self._filled:
-            each = self.numbers[:, None] * heads + torch.arange(heads, device=self.numbers.device)
-            self._filled[heads] = (each[:, :, None] * self.room + self.places[:, None]).flatten()
-        return self._filled[heads]
+    def flat_indices(self, heads: int) -> torch.Tensor:
+        """Where the tokens of all heads go in a flattened [row, head, token]; kept, as most layers have as many heads."""
+        if heads not in self._flat:
+            each = self.row_indices[:, None] * heads + torch.arange(heads, device=self.row_indices.device)
+            self._flat[heads] = (each[:, :, None] * self.capacity + self.indices[:, None]).flatten()
+        return self._flat[heads]
 
 
-class Layer:
-    """One layer's keys and values, in the shape [row, head, place, feature], to `transformers` a layer of a cache. A head's
-    places lie together: attention reads them from memory in one go, which is twice as fast as with the heads in turn."""
+class LayerCache:
+    """Keys and values of one layer as [row, head, token, feature]; for `transformers` a layer of its cache.
+
+    The tokens of one head lie together: attention reads them twice as fast as with the heads of each token together.
+    """
 
     is_sliding = False
     is_initialized = True
 
-    def __init__(self, rows: Rows) -> None:
-        self.rows = rows
+    def __init__(self, cache: KVCache) -> None:
+        self.cache = cache
         self.keys: torch.Tensor | None = None
         self.values: torch.Tensor | None = None
 
     def update(self, keys: torch.Tensor, values: torch.Tensor, *_: Any, **__: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        self.keys, fresh_keys = self._write(self.keys, keys)
-        self.values, fresh_values = self._write(self.values, values)
-        return fresh_keys, fresh_values
+        """Store the new keys and values of the current pass; returns all that it attends to. Called by the model."""
+        self.keys, seen_keys = self._write(self.keys, keys)
+        self.values, seen_values = self._write(self.values, values)
+        return seen_keys, seen_values
 
-    def _write(self, held: torch.Tensor | None, fresh: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        _, heads, _, features = fresh.shape
-        held = self._fitting(held, heads, features, fresh)
-        now = self.rows.now
-        held.view(-1, features).index_copy_(0, now.filled(heads), fresh.reshape(-1, features))
-        return held, held[now.rows, :, now.start : now.upto]
+    def _write(self, stored: torch.Tensor | None, new: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        _, heads, _, features = new.shape
+        stored = self._resized(stored, heads, features, new)
+        current = self.cache.current
+        stored.view(-1, features).index_copy_(0, current.flat_indices(heads), new.reshape(-1, features))
+        return stored, stored[current.rows, :, current.start : current.end]
 
-    def _fitting(self, held: torch.Tensor | None, heads: int, features: int, like: torch.Tensor) -> torch.Tensor:
-        count, room = self.rows.count, self.rows.room
-        if held is not None and (held.shape[0], held.shape[2]) == (count, room):
-            return held
-        grown = like.new_zeros(count, heads, room, features)  # not empty: what is masked must still be a number
-        if held is not None:
-            grown[: held.shape[0], :, : held.shape[2]] = held
+    def _resized(self, stored: torch.Tensor | None, heads: int, features: int, like: torch.Tensor) -> torch.Tensor:
+        rows, capacity = self.cache.rows, self.cache.capacity
+        if stored is not None and (stored.shape[0], stored.shape[2]) == (rows, capacity):
+            return stored
+        grown = like.new_zeros(rows, heads, capacity, features)  # not `empty`: NaN would pass through the mask
+        if stored is not None:
+            grown[: stored.shape[0], :, : stored.shape[2]] = stored
         return grown
 
     def get_seq_length(self) -> int:
-        now = self.rows.now
-        return now.upto - now.start - int(now.places.shape[1])
+        """Tokens before the current pass. Called by the model."""
+        current = self.cache.current
+        return current.end - current.start - int(current.indices.shape[1])
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.rows.now.upto - self.rows.now.start, 0
+        """Length and offset of what attention reads. Called by the model."""
+        return self.cache.current.end - self.cache.current.start, 0
 
     def get_max_length(self) -> int:
+        """No limit. Called by the model."""
         return -1
 
 
-class Rows:
-    """Rows of keys and values for a model, which grow as they are needed; `most`: rows, and places in each, in the end."""
+class KVCache:
+    """Rows of keys and values for a model, which grow when needed. `limits`: the expected rows, and tokens in each."""
 
-    def __init__(self, model: Any, *, most: tuple[int, int], window: int | None = None) -> None:
+    def __init__(self, model: Any, *, limits: tuple[int, int], window: int | None = None) -> None:
         from transformers.cache_utils import Cache, CacheLayerMixin
 
-        CacheLayerMixin.register(Layer)
+        CacheLayerMixin.register(LayerCache)
         config = model.config.get_text_config()
-        self.model, self.most = model, most
-        self.count = self.room = 0
-        self.now = Pass()
+        self.model, self.limits, self.window = model, limits, window
+        self.rows = self.capacity = 0
+        self.current: ForwardPass  # set by each pass
         self.device, self.dtype = model.device, model.dtype
-        self.exact = torch.device("cpu") if self.device.type == "mps" else self.device  # where there are doubles
-        self.kinds: tuple[str, ...] = tuple(dict.fromkeys(getattr(config, "layer_types", None) or ()))
-        self.window = window
-        self._cache = Cache(layers=[Layer(self) for _ in range(config.num_hidden_layers)])
-        self.sharing = config.num_attention_heads // (
-            getattr(config, "num_key_value_heads", 0) or config.num_attention_heads
-        )
+        self.float64_device = torch.device("cpu") if self.device.type == "mps" else self.device
+        self.layer_types: tuple[str, ...] = tuple(dict.fromkeys(getattr(config, "layer_types", None) or ()))
+        heads = config.num_attention_heads
+        self.queries_per_key = heads // (getattr(config, "num_key_value_heads", 0) or heads)
+        self._layers = Cache(layers=[LayerCache(self) for _ in range(config.num_hidden_layers)])
         self._takes_blocks = config._attn_implementation == NAME
         self._lowest = torch.finfo(self.dtype).min
-        self._places = torch.arange(0, device=self.device)
-        self._nothing = torch.zeros(1, 1, 1, 1, dtype=self.dtype, device=self.device)  # a mask that hides nothing
-        self._view = lru_cache(maxsize=16)(self._views)  # a batch stays the same for many passes
+        self._indices = torch.arange(0, device=self.device)
+        self._empty_mask = torch.zeros(1, 1, 1, 1, dtype=self.dtype, device=self.device)  # hides nothing
+        self._selected = lru_cache(maxsize=16)(self._select)  # a batch has the same rows for many passes
 
-    def make_room(self, count: int, room: int) -> None:
-        """At least so many rows of so many places. Both double, so that growing costs little in the long run."""
-        if count > self.count:
-            self.count = max(count, min(2 * self.count, self.most[0]))
-        if room > self.room:
-            self.room = max(room, min(max(2 * self.room, LEAST), self.most[1]))
-            self._places = torch.arange(self.room, device=self.device)
+    def reserve(self, rows: int, capacity: int) -> None:
+        """Room for at least this many rows of this many tokens. Both double, so growing is cheap in the long run."""
+        if rows > self.rows:
+            self.rows = max(rows, min(2 * self.rows, self.limits[0]))
+        if capacity > self.capacity:
+            self.capacity = max(capacity, min(max(2 * self.capacity, MIN_CAPACITY), self.limits[1]))
+            self._indices = torch.arange(self.capacity, device=self.device)
 
-    def forget(self) -> None:
-        """Give the memory back."""
-        self.count = self.room = 0
-        for layer in self._cache.layers:
+    def clear(self) -> None:
+        """Free the memory of all rows."""
+        self.rows = self.capacity = 0
+        for layer in self._layers.layers:
             layer.keys = layer.values = None
 
-    def feed(
+    def extend(
         self, rows: Sequence[int], starts: Sequence[int], tokens: Sequence[Sequence[int]], keep: int = 1
     ) -> torch.Tensor:
-        """Let these rows read on, each from its own length, and return the logits of the last `keep` places.
+        """Compute new tokens of these rows, each from its own length on; returns the logits of the last `keep` positions.
 
-        Shorter ones are filled up in front, by tokens at places after their own, where the next pass writes over them.
+        Shorter inputs are padded in front. The padding is stored after the row's own tokens, where the next pass overwrites
+        it.
         """
         width = max(map(len, tokens))
-        self.make_room(max(rows) + 1, max(starts) + width)
+        end = max(starts) + width
+        self.reserve(max(rows) + 1, end)
         if width == 1:
             ids, positions = [[one[0]] for one in tokens], [[start] for start in starts]
         else:
@@ -140,17 +146,16 @@ class Rows:
                 for start, one in zip(starts, tokens, strict=True)
             ]
         both = torch.tensor([ids, positions], device=self.device)
-        upto = max(starts) + width
         if width == 1 and min(starts) == max(starts) and self._takes_blocks and self.window is None:
-            return self.forward(rows, both[0], both[1], both[1], self._nothing, upto, keep, blocks=())
-        return self.forward(rows, both[0], both[1], both[1], self.mask(both[1], upto), upto, keep)
+            return self.forward(rows, both[0], both[1], both[1], self._empty_mask, end, keep, blocks=())
+        return self.forward(rows, both[0], both[1], both[1], self.causal_mask(both[1], end), end, keep)
 
-    def mask(self, positions: torch.Tensor, upto: int) -> torch.Tensor:
-        """What each query may see, as numbers to add to its scores: everything up to itself."""
-        hidden = self._places[:upto] > positions[:, None, :, None]
-        return self.hiding(hidden)
+    def causal_mask(self, positions: torch.Tensor, end: int) -> torch.Tensor:
+        """The mask of queries that attend to everything up to their own position."""
+        return self.additive_mask(self._indices[:end] > positions[:, None, :, None])
 
-    def hiding(self, hidden: torch.Tensor) -> torch.Tensor:
+    def additive_mask(self, hidden: torch.Tensor) -> torch.Tensor:
+        """A boolean mask as numbers that are added to attention scores."""
         return torch.zeros(hidden.shape, dtype=self.dtype, device=self.device).masked_fill_(hidden, self._lowest)
 
     def forward(
@@ -158,41 +163,43 @@ class Rows:
         rows: Sequence[int],
         ids: torch.Tensor,
         positions: torch.Tensor,
-        places: torch.Tensor,
+        indices: torch.Tensor,
         mask: torch.Tensor | None,
-        upto: int,
+        end: int,
         keep: int | torch.Tensor,
         start: int = 0,
         blocks: Sequence[Block] | None = None,
     ) -> torch.Tensor:
-        """One pass of the model, with everything said: what each token is, where it stands, where it is kept, what it sees.
-        Without a mask each sees what comes before it, by the model's own and fastest way: for a first reading only."""
-        view, numbers = self._view(tuple(rows))
-        self.now = Pass(view, numbers, places, self.room, start, upto)
-        found = self.model(
+        """One pass of the model, returning logits: token ids, their positions, their indices in the cache, and the mask.
+
+        Without a mask the model's own causal attention is used; it is the fastest, but only right for an empty row.
+        """
+        selected, row_indices = self._selected(tuple(rows))
+        self.current = ForwardPass(selected, row_indices, indices, self.capacity, start, end)
+        output = self.model(
             input_ids=ids,
             position_ids=positions,
-            attention_mask=None if mask is None else self._masks(mask, positions),
-            past_key_values=self._cache,
+            attention_mask=None if mask is None else self._layer_masks(mask, positions),
+            past_key_values=self._layers,
             use_cache=True,
             logits_to_keep=keep,
             **({"blocks": blocks} if blocks is not None and self._takes_blocks else {}),
         )
-        logits: torch.Tensor = found.logits
+        logits: torch.Tensor = output.logits
         return logits
 
-    def _views(self, rows: tuple[int, ...]) -> tuple[slice | torch.Tensor, torch.Tensor]:
-        """How to look at these rows, without a copy where they lie together, and their numbers."""
+    def _select(self, rows: tuple[int, ...]) -> tuple[slice | torch.Tensor, torch.Tensor]:
+        """How to index these rows (a slice, which copies nothing, if they are adjacent), and their numbers."""
         numbers = torch.tensor(rows, device=self.device)
-        together = rows[-1] - rows[0] == len(rows) - 1
-        return slice(rows[0], rows[-1] + 1) if together else numbers, numbers
+        adjacent = rows[-1] - rows[0] == len(rows) - 1
+        return slice(rows[0], rows[-1] + 1) if adjacent else numbers, numbers
 
-    def _masks(self, mask: torch.Tensor, positions: torch.Tensor) -> Any:
-        """Models whose layers differ want a mask for each kind of layer."""
+    def _layer_masks(self, mask: torch.Tensor, positions: torch.Tensor) -> Any:
+        """The mask, or one for each type of layer if the model has several."""
         if self.window is None:
             return mask
-        far = self._places[: mask.shape[-1]] <= positions[:, None, :, None] - self.window
-        sliding = mask.masked_fill(far, self._lowest)
-        if len(self.kinds) < 2:
+        too_old = self._indices[: mask.shape[-1]] <= positions[:, None, :, None] - self.window
+        sliding = mask.masked_fill(too_old, self._lowest)
+        if len(self.layer_types) < 2:
             return sliding
-        return {kind: sliding if kind == "sliding_attention" else mask for kind in self.kinds}
+        return {name: sliding if name == "sliding_attention" else mask for name in self.layer_types}

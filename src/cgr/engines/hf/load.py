@@ -1,4 +1,4 @@
-"""Loading a model for torch: from a folder, a hub id or a GGUF file, on the device and in the numbers that suit it."""
+"""Loads a model for torch: from a folder, a hub id or a GGUF file, with a device and a dtype that suit the machine."""
 
 from __future__ import annotations
 
@@ -6,158 +6,211 @@ import hashlib
 import importlib.util
 import io
 import os
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from cgr.engines.llama.engine import fingerprint
 from cgr.engines.llama.header import read_head
-from cgr.engines.text.detokenize import Words
+from cgr.engines.text.detokenize import HFTokenizer
+from cgr.engines.text.model_defaults import MODEL_DEFAULTS, model_defaults
 from cgr.errors import ModelNotFound, NotAModel, UnknownName, UsageError
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
-KNOWN = {"full_attention", "sliding_attention"}
-WISHES = ("interval", "budget", "max_answer_tokens")
+LAYER_TYPES = {"full_attention", "sliding_attention"}
+UNLIMITED = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
-    """A model, its tokenizer, and what its files say of it. `window`: how far its sliding layers see, if it has any."""
+class LoadedModel:
+    """A model, its tokenizer, and what its files say about it.
+
+    `added`: the ids of its special tokens by their text; `end_ids`: the tokens that end a turn; `window`: how many tokens
+    its sliding-window layers attend to, if it has any; `defaults`: its own interval, budget and answer length.
+    """
 
     model: Any
-    words: Words
+    tokenizer: HFTokenizer
     template: str
     added: dict[str, int]
-    ends: frozenset[int]
+    end_ids: frozenset[int]
     context: int
     fingerprint: str
     window: int | None
-    wishes: dict[str, int]
+    defaults: dict[str, int]
 
-    @property
-    def bos(self) -> str:
-        return str(self.words.tokenizer.bos_token or "")
 
-    @property
-    def eos(self) -> str:
-        return str(self.words.tokenizer.eos_token or "")
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """Where a model is loaded from: the name that was given, a folder or hub id, and the GGUF file if it is one."""
+
+    name: str
+    location: str
+    gguf: Path | None = None
+
+    @classmethod
+    def find(cls, name: str) -> ModelSource:
+        """The source with this name; a local path is checked here, a hub id when it is loaded."""
+        if not os.path.exists(name):
+            return cls(name, name)
+        path = Path(name)
+        if path.is_dir():
+            if not (path / "config.json").exists():
+                raise NotAModel(f"{name} has no model: it has no config.json.", "Give a folder as transformers saves it.")
+            return cls(name, name)
+        read_head(path)  # raises if it is not a GGUF file
+        check_installed("gguf", "accelerate")
+        return cls(name, str(path.parent), path)
+
+    def folder(self) -> Path:
+        """The folder with the files; for a hub id the local copy, once it was loaded."""
+        if os.path.isdir(self.location):
+            return Path(self.location)
+        from huggingface_hub import hf_hub_download
+
+        return Path(hf_hub_download(self.location, "config.json", local_files_only=True)).parent
+
+    def fingerprint(self) -> str:
+        """Identifies the weights: for a GGUF file as in the llama.cpp engine, else from all weight files."""
+        if self.gguf:
+            return fingerprint(self.gguf)
+        folder = self.folder()
+        weights = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.bin"))
+        return hashlib.blake2b(" ".join(map(fingerprint, weights)).encode(), digest_size=8).hexdigest()
+
+    def defaults(self) -> dict[str, int]:
+        """The model's own defaults: from the header of a GGUF file, else from `config.json`."""
+        if not self.gguf:
+            return model_defaults(self.folder())
+        head = read_head(self.gguf)
+        return {name: int(value) for name in MODEL_DEFAULTS if (value := getattr(head, name))}
 
 
 def check_installed(*names: str) -> None:
+    """Raise `UsageError` if one of these packages is missing."""
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
         raise UsageError(
-            f"This model needs what is not installed: {', '.join(missing)}.",
+            f"This model needs packages that are not installed: {', '.join(missing)}.",
             "pip install 'certainty-guided-reasoning[transformers]'",
         )
 
 
-def choose_device(asked: str | None) -> Any:
-    """The one asked for, if it is there; else a CUDA or Apple GPU, else the CPU."""
+def choose_device(requested: str | None) -> Any:
+    """The requested torch device, if it exists; by default a CUDA or Apple GPU, else the CPU."""
     import torch
 
-    have = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if asked is None:
-        return torch.device("cuda" if have["cuda"] else "mps" if have["mps"] else "cpu")
-    kind, _, number = asked.partition(":")
-    if kind not in have or (number and not number.isdigit()):
-        raise UnknownName.among("device", asked, have)
-    if not have[kind] or (kind == "cuda" and int(number or 0) >= torch.cuda.device_count()):
-        raise UsageError(f"There is no device {asked!r} here.", f"Here: {', '.join(name for name in have if have[name])}.")
-    return torch.device(asked)
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if requested is None:
+        return torch.device("cuda" if available["cuda"] else "mps" if available["mps"] else "cpu")
+    kind, _, number = requested.partition(":")
+    if kind not in available or (number and not number.isdigit()):
+        raise UnknownName.among("device", requested, available)
+    if not available[kind] or (kind == "cuda" and int(number or 0) >= torch.cuda.device_count()):
+        names = ", ".join(name for name in available if available[name])
+        raise UsageError(f"This machine has no device {requested!r}.", f"Available: {names}.")
+    return torch.device(requested)
 
 
-def choose_dtype(asked: str | None, device: Any) -> Any:
-    """The one asked for; else exact numbers on a CPU, and on a GPU the half-sized ones that it computes well with."""
+def choose_dtype(requested: str | None, device: Any) -> Any:
+    """The requested torch dtype; by default float32 on a CPU and 16 bits on a GPU."""
     import torch
 
-    if asked is not None:
-        if asked not in DTYPES:
-            raise UnknownName.among("dtype", asked, DTYPES)
-        if asked == "float64" and device.type == "mps":
-            raise UsageError("An Apple GPU has no float64.", "Use float32.")
-        return getattr(torch, asked)
+    if requested is not None:
+        if requested not in DTYPES:
+            raise UnknownName.among("dtype", requested, DTYPES)
+        if requested == "float64" and device.type == "mps":
+            raise UsageError("An Apple GPU does not support float64.", "Use float32.")
+        return getattr(torch, requested)
     if device.type == "cpu":
         return torch.float32
     return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float16
 
 
-def load(name: str, device: str | None, dtype: str | None) -> Loaded:
+def load(name: str, device: str | None, dtype: str | None) -> LoadedModel:
+    """Load a model. Takes long, and must not run twice at the same time: the library changes global state."""
     check_installed("torch", "transformers")
     from cgr.engines.hf.attention import install
 
-    place = choose_device(device)
-    numbers = choose_dtype(dtype, place)
-    where, options = _place(name)
+    target = choose_device(device)
+    numbers = choose_dtype(dtype, target)
+    source = ModelSource.find(name)
     with quiet():
-        model, tokenizer = _load(name, where, options | {"dtype": numbers})
-    model.to(place).eval()
+        model, tokenizer = _load(source, numbers)
+    model.to(target).eval()
     install(model)
     config = model.config.get_text_config()
     added = {str(token): int(number) for number, token in tokenizer.added_tokens_decoder.items() if str(token).strip()}
-    return Loaded(
+    return LoadedModel(
         model=model,
-        words=Words(tokenizer),
+        tokenizer=HFTokenizer(tokenizer),
         template=_template(tokenizer),
         added=added,
-        ends=_ends(model, tokenizer),
-        context=int(getattr(config, "max_position_embeddings", 0)) or 1 << 30,
-        fingerprint=_fingerprint(where, options),
+        end_ids=_end_ids(model, tokenizer),
+        context=int(getattr(config, "max_position_embeddings", 0)) or UNLIMITED,
+        fingerprint=source.fingerprint(),
         window=_window(name, model),
-        wishes=_wishes(where, options, model),
+        defaults=source.defaults(),
     )
 
 
-def _place(name: str) -> tuple[str, dict[str, Any]]:
-    """Where to load from, and which GGUF file in there, if it is one."""
-    if not os.path.exists(name):
-        return name, {}
-    path = Path(name)
-    if path.is_dir():
-        if not (path / "config.json").exists():
-            raise NotAModel(f"{name} holds no model: it has no config.json.", "Give a folder as transformers saves it.")
-        return name, {}
-    read_head(path)  # refuses what is not one
-    check_installed("gguf", "accelerate")
-    return str(path.parent), {"gguf_file": path.name}
-
-
-def _load(name: str, where: str, options: dict[str, Any]) -> tuple[Any, Any]:
+def _load(source: ModelSource, dtype: Any) -> tuple[Any, Any]:
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    chosen = {key: value for key, value in options.items() if key == "gguf_file"}
+    name, options = source.name, {"gguf_file": source.gguf.name} if source.gguf else {}
     try:
-        return AutoModelForCausalLM.from_pretrained(where, **options), AutoTokenizer.from_pretrained(where, **chosen)
+        model = AutoModelForCausalLM.from_pretrained(source.location, dtype=dtype, **options)
+        return model, AutoTokenizer.from_pretrained(source.location, **options)
     except ImportError as error:
-        raise UsageError(f"{name} needs one more package: {_line(error)}", "Install what it names.") from error
+        raise UsageError(f"{name} needs another package: {_first_line(error)}", "Install that package.") from error
     except OSError as error:
         if os.path.exists(name):
-            raise NotAModel(f"{name} cannot be loaded: {_line(error)}", "Is the folder whole?") from error
+            raise NotAModel(
+                f"{name} cannot be loaded: {_first_line(error)}", "Check that the folder is complete."
+            ) from error
         raise ModelNotFound(
             f"The hub has no model {name!r}, or cannot be reached.", "Check the name, or give a local folder."
         ) from error
     except (ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise NotAModel(f"transformers cannot load {name}: {_line(error)}", "Is it a causal language model?") from error
+        raise NotAModel(
+            f"transformers cannot load {name}: {_first_line(error)}",
+            "Use a causal language model that transformers supports.",
+        ) from error
 
 
-def _line(error: Exception) -> str:
-    """The first line of what another library says, as the end of a sentence."""
+def _first_line(error: Exception) -> str:
+    """The first line of another library's message, as the end of a sentence."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".") + "."
+
+
+class _MutedThread(io.TextIOBase):
+    """An stderr that drops what the current thread writes and passes on what other threads write."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream, self.thread = stream, threading.get_ident()
+
+    def write(self, text: str) -> int:
+        return len(text) if threading.get_ident() == self.thread else self.stream.write(text)
+
+    def flush(self) -> None:
+        self.stream.flush()
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the library's bars and warnings, which are not for our users. Some of its bars know no switch."""
+    """Hide the progress bars and warnings of transformers. Some bars have no switch, so this thread's stderr is dropped."""
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        with redirect_stderr(io.StringIO()):
+        with redirect_stderr(_MutedThread(sys.stderr)):
             yield
     finally:
         logging.set_verbosity(level)
@@ -166,26 +219,27 @@ def quiet() -> Iterator[None]:
 
 
 def _template(tokenizer: Any) -> str:
+    """The chat template, or the default one of several."""
     template = tokenizer.chat_template or ""
     return str(template.get("default", "")) if isinstance(template, dict) else str(template)
 
 
-def _ends(model: Any, tokenizer: Any) -> frozenset[int]:
-    """Every token that ends a turn, by any of the model's files."""
+def _end_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+    """Every token that ends a turn according to one of the model's files."""
     named = [model.config.eos_token_id, model.generation_config.eos_token_id, tokenizer.eos_token_id]
     flat = [one for each in named for one in (each if isinstance(each, list | tuple) else [each])]
     return frozenset(one for one in flat if one is not None)
 
 
 def _window(name: str, model: Any) -> int | None:
-    """How far back sliding layers see. What keeps a running state in place of keys and values cannot be rewound."""
+    """The window of sliding-window layers. Raises `UsageError` for layers with a running state: they cannot be rewound."""
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ())
-    strange = sorted(kinds - KNOWN)
-    if strange or getattr(model, "_is_stateful", False):
-        what = ", ".join(strange) or "a recurrent state"
+    unknown = sorted(kinds - LAYER_TYPES)
+    if unknown or getattr(model, "_is_stateful", False):
+        reason = ", ".join(unknown) or "a recurrent state"
         raise UsageError(
-            f"{name} has layers that cannot be rewound after a probe ({what}).", "Serve it with vLLM and use --base-url."
+            f"{name} has layers that cannot be rewound after a probe ({reason}).", "Serve it with vLLM and use --base-url."
         )
     if kinds and "sliding_attention" not in kinds:
         return None
@@ -193,29 +247,3 @@ def _window(name: str, model: Any) -> int | None:
         return None
     window = getattr(config, "sliding_window", None)
     return int(window) if window else None
-
-
-def _fingerprint(where: str, options: dict[str, Any]) -> str:
-    """Of a GGUF file, what the other engine says of it; else of all files of weights, by size and samples."""
-    if "gguf_file" in options:
-        return fingerprint(Path(where) / options["gguf_file"])
-    folder = Path(where) if os.path.isdir(where) else _snapshot(where)
-    weights = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.bin"))
-    return hashlib.blake2b(" ".join(map(fingerprint, weights)).encode(), digest_size=8).hexdigest()
-
-
-def _snapshot(repo: str) -> Path:
-    """Where the hub's files lie, now that they have been loaded."""
-    from huggingface_hub import hf_hub_download
-
-    return Path(hf_hub_download(repo, "config.json", local_files_only=True)).parent
-
-
-def _wishes(where: str, options: dict[str, Any], model: Any) -> dict[str, int]:
-    """What a model wishes of us: in a GGUF's head, or under `cgr` in its config."""
-    if "gguf_file" in options:
-        head = read_head(Path(where) / options["gguf_file"])
-        said = {wish: getattr(head, wish) for wish in WISHES}
-    else:
-        said = getattr(model.config, "cgr", None) or {}
-    return {wish: int(said[wish]) for wish in WISHES if said.get(wish)}

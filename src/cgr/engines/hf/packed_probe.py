@@ -1,140 +1,132 @@
-"""All cuts of a trace asked in one forward pass: the trace is read once, and the suffixes of all cuts are kept before it.
+"""All cuts of a trace probed at once: the trace is computed once, and the suffixes of all cuts are stored before it.
 
-Each suffix has the positions that it would have after its own cut, and a mask that shows it the trace up to there and
-itself, never its siblings. Each further token of the answers takes one pass for all.
+Each suffix has the positions that it would have after its own cut, and a mask that shows it the trace up to that cut and
+itself, but not the other suffixes. Each further token of the answers takes one pass for all cuts.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 
-from cgr.engines.base import Answered, Done
-from cgr.engines.hf.attention import Block, spread
-from cgr.engines.hf.kv_cache import Rows
-from cgr.engines.hf.requests import TOP, Answer, Distributions
+from cgr.engines.base import Answered
+from cgr.engines.hf.attention import Block, repeat_mask
+from cgr.engines.hf.jobs import AnswerDecoder, Distributions, ProbeQuery
+from cgr.engines.hf.kv_cache import KVCache
 from cgr.engines.hf.scheduler import CHUNK
-from cgr.engines.text.detokenize import Words
 
-PLAIN = 8192  # tokens that are read in one pass, without a mask
-SEEN = 1 << 24  # numbers in a mask at most
-QUERIES = 1024
-NEIGHBOURS, BLOCKS = 16, 8  # queries that look equally far, at least, and such groups, at most
-
-
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """What is asked of a trace: `prompt` tokens come before it in `ids`, and the cuts count from there, ascending."""
-
-    ids: Sequence[int]
-    prompt: int
-    cuts: Sequence[int]
-    suffix: Sequence[int]
-    limit: int
-    done: Done
-    control: frozenset[int]
-    top: int = TOP
+UNMASKED_TOKENS = 8192  # tokens in the first pass, which needs no mask
+MAX_MASK_SIZE = 1 << 24
+MAX_QUERIES = 1024
+MIN_BLOCK_QUERIES, MAX_BLOCKS = 16, 8  # how the queries of a pass are divided
 
 
-class Packing:
-    """One row of its own, for one trace: first the places of one group's suffixes and answers, then the trace."""
+class PackedProbe:
+    """A probe of one trace at many positions, ascending, in a cache of its own.
 
-    def __init__(self, rows: Rows, words: Words, asked: Packed) -> None:
-        self.rows, self.words, self.asked = rows, words, asked
-        self.end = asked.prompt + max(asked.cuts)
-        self.each = len(asked.suffix) + asked.limit - 1
-        most = max(1, min(QUERIES, SEEN // (self.end + QUERIES)) // self.each)
-        self.groups = [asked.cuts[first : first + most] for first in range(0, len(asked.cuts), most)]
-        self.before = self.each * len(self.groups[0])
+    `ids`: the prompt and the trace; positions count from the start of the prompt. The cache contains first the suffixes and
+    answers of one group of positions, then the trace.
+    """
 
-    def answers(self) -> list[Answered]:
+    def __init__(self, cache: KVCache, query: ProbeQuery, ids: Sequence[int], positions: Sequence[int]) -> None:
+        self.cache, self.query, self.ids, self.positions = cache, query, ids, positions
+        self.end = max(positions)
+        per_cut = len(query.suffix) + query.limit - 1
+        size = max(1, min(MAX_QUERIES, MAX_MASK_SIZE // (self.end + MAX_QUERIES)) // per_cut)
+        self.groups = [positions[first : first + size] for first in range(0, len(positions), size)]
+        self.trace_start = per_cut * len(self.groups[0])
+
+    def run(self) -> list[Answered]:
+        """The answer at each cut. The cost of the trace is divided among the cuts."""
         began = time.perf_counter()
-        self.rows.make_room(1, self.before + self.end)
-        self._read_trace()
-        found = [answer for group in self.groups for answer in self._ask(group)]
-        self.rows.forget()
-        seconds = (time.perf_counter() - began) / len(found)
-        starts = [0, *(self.asked.prompt + cut for cut in self.asked.cuts)]
+        self.cache.reserve(1, self.trace_start + self.end)
+        self._prefill_trace()
+        answers = [answer for group in self.groups for answer in self._probe(group)]
+        self.cache.clear()
+        seconds = (time.perf_counter() - began) / len(answers)
+        suffix = len(self.query.suffix)
         return [
-            answer.answered(prefilled=end - start + len(self.asked.suffix), cached=start, seconds=seconds)
-            for answer, start, end in zip(found, starts, starts[1:], strict=False)
+            answer.answered(prefilled=end - start + suffix, cached=start, seconds=seconds)
+            for answer, start, end in zip(answers, [0, *self.positions], self.positions, strict=False)
         ]
 
-    def _read_trace(self) -> None:
+    def _prefill_trace(self) -> None:
         start = 0
         while start < self.end:
-            end = min(start + (CHUNK if start else PLAIN), self.end)
-            positions = torch.arange(start, end, device=self.rows.device)[None]
-            mask = self.rows.mask(positions, end) if start else None
-            ids = torch.tensor([list(self.asked.ids[start:end])], device=self.rows.device)
-            places, upto = positions + self.before, self.before + end
-            self.rows.forward([0], ids, positions, places, mask, upto, 1, self.before)
+            end = min(start + (CHUNK if start else UNMASKED_TOKENS), self.end)
+            positions = torch.arange(start, end, device=self.cache.device)[None]
+            mask = self.cache.causal_mask(positions, end) if start else None
+            ids = torch.tensor([list(self.ids[start:end])], device=self.cache.device)
+            indices, last = positions + self.trace_start, self.trace_start + end
+            self.cache.forward([0], ids, positions, indices, mask, last, 1, self.trace_start)
             start = end
 
-    def _ask(self, cuts: Sequence[int]) -> list[Answer]:
-        asked = self.asked
-        answers = [Answer(asked.suffix, asked.limit, asked.done, asked.control, self.words) for _ in cuts]
-        places = _Places(self.rows, self.before, [asked.prompt + cut for cut in cuts])
-        asking = list(range(len(cuts)))
-        logits = places.read(asking, [asked.suffix] * len(cuts))
+    def _probe(self, positions: Sequence[int]) -> list[AnswerDecoder]:
+        answers = [AnswerDecoder(self.query) for _ in positions]
+        suffixes = _Suffixes(self.cache, self.trace_start, positions)
+        open_cuts = list(range(len(positions)))
+        logits = suffixes.extend(open_cuts, [self.query.suffix] * len(positions))
         while True:
-            read = Distributions.of(logits.to(self.rows.exact), asked.top)
-            going = [place for place, one in enumerate(asking) if not answers[one].take(read, place)]
-            asking = [asking[place] for place in going]
-            if not asking:
+            found = Distributions.of(logits.to(self.cache.float64_device), self.query.top)
+            going = [row for row, cut in enumerate(open_cuts) if not answers[cut].take(found, row)]
+            open_cuts = [open_cuts[row] for row in going]
+            if not open_cuts:
                 return answers
-            logits = places.read(asking, [[read.tokens[place]] for place in going])
+            logits = suffixes.extend(open_cuts, [[found.tokens[row]] for row in going])
 
 
-class _Places:
-    """What is kept before the trace, from its beginning backward: whose each token is, and the position that it has."""
+class _Suffixes:
+    """The part of the cache before the trace, filled from its end backward: the cut and the position of each token."""
 
-    def __init__(self, rows: Rows, count: int, bases: Sequence[int]) -> None:
-        self.rows, self.count, self.bases = rows, count, bases
-        self._lengths = [0] * len(bases)
-        self._first = count
-        self._owners = torch.full((count,), -1, device=rows.device)
-        self._positions = torch.zeros(count, dtype=torch.long, device=rows.device)
+    def __init__(self, cache: KVCache, size: int, lengths: Sequence[int]) -> None:
+        self.cache, self.size = cache, size
+        self.lengths = lengths  # tokens of prompt and trace before each cut
+        self._added = [0] * len(lengths)
+        self._first = size
+        self._cuts = torch.full((size,), -1, device=cache.device)
+        self._positions = torch.zeros(size, dtype=torch.long, device=cache.device)
 
-    def read(self, cuts: Sequence[int], tokens: Sequence[Sequence[int]]) -> torch.Tensor:
-        """One pass over the next tokens of these cuts, as many of each; logits [cut, token]."""
-        width, device = len(tokens[0]), self.rows.device
-        fresh = slice(self._first - len(cuts) * width, self._first)
-        self._first = fresh.start
-        starts = torch.tensor([self.bases[cut] + self._lengths[cut] for cut in cuts], device=device)
-        self._owners[fresh] = torch.tensor(cuts, device=device).repeat_interleave(width)
-        self._positions[fresh] = (starts[:, None] + torch.arange(width, device=device)).flatten()
+    def extend(self, cuts: Sequence[int], tokens: Sequence[Sequence[int]]) -> torch.Tensor:
+        """One pass over the next tokens of these cuts, the same number for each; logits as [cut, token]."""
+        width, device = len(tokens[0]), self.cache.device
+        new = slice(self._first - len(cuts) * width, self._first)
+        self._first = new.start
+        starts = torch.tensor([self.lengths[cut] + self._added[cut] for cut in cuts], device=device)
+        self._cuts[new] = torch.tensor(cuts, device=device).repeat_interleave(width)
+        self._positions[new] = (starts[:, None] + torch.arange(width, device=device)).flatten()
         for cut in cuts:
-            self._lengths[cut] += width
-        stretches = self._stretches(cuts, width)
-        upto = self._first + stretches[-1][2]
+            self._added[cut] += width
+        ranges = self._block_ranges(cuts, width)
+        end = self._first + ranges[-1][2]
         ids = torch.tensor([[token for one in tokens for token in one]], device=device)
-        places = torch.arange(fresh.start, fresh.stop, device=device)[None]
+        indices = torch.arange(new.start, new.stop, device=device)[None]
         keep = torch.arange(width - 1, len(cuts) * width, width, device=device)
-        mask = self.rows.hiding(self._hidden(fresh, upto))
+        mask = self.cache.additive_mask(self._hidden(new, end))
         blocks = [
-            Block(first, last, seen, spread(mask[:, :, first:last, :seen], self.rows.sharing))
-            for first, last, seen in stretches
+            Block(first, last, seen, repeat_mask(mask[:, :, first:last, :seen], self.cache.queries_per_key))
+            for first, last, seen in ranges
         ]
-        positions = self._positions[None, fresh]
-        return self.rows.forward([0], ids, positions, places, mask, upto, keep, self._first, blocks)[0]
+        positions = self._positions[None, new]
+        return self.cache.forward([0], ids, positions, indices, mask, end, keep, self._first, blocks)[0]
 
-    def _stretches(self, cuts: Sequence[int], width: int) -> list[tuple[int, int, int]]:
-        """Neighbouring cuts look at the trace as far as the last of them may: half of it is spared that way."""
-        size = max(-(-NEIGHBOURS // width), -(-len(cuts) // BLOCKS))
-        before = self.count - self._first
+    def _block_ranges(self, cuts: Sequence[int], width: int) -> list[tuple[int, int, int]]:
+        """First query, last query and end of the keys for each block of neighbouring cuts.
+
+        A block attends to the trace only as far as its last cut, which saves half of the attention.
+        """
+        size = max(-(-MIN_BLOCK_QUERIES // width), -(-len(cuts) // MAX_BLOCKS))
+        stored = self.size - self._first
         return [
-            (first * width, min(first + size, len(cuts)) * width, before + self.bases[cuts[first : first + size][-1]])
+            (first * width, min(first + size, len(cuts)) * width, stored + self.lengths[cuts[first : first + size][-1]])
             for first in range(0, len(cuts), size)
         ]
 
-    def _hidden(self, fresh: slice, upto: int) -> torch.Tensor:
-        """As [1, 1, query, place]: the siblings, what comes later, and the trace after the cut."""
-        owners, positions = self._owners[fresh, None], self._positions[fresh, None]
-        bases = torch.tensor(self.bases, device=owners.device)[owners]
-        apart = (self._owners[self._first :] != owners) | (self._positions[self._first :] > positions)
-        trace = torch.arange(upto - self.count, device=owners.device) >= bases
-        return torch.cat([apart, trace], -1)[None, None]
+    def _hidden(self, new: slice, end: int) -> torch.Tensor:
+        """What each new token must not attend to, as [1, 1, query, key]: other suffixes, later tokens, later trace."""
+        cuts, positions = self._cuts[new, None], self._positions[new, None]
+        lengths = torch.tensor(self.lengths, device=cuts.device)[cuts]
+        suffixes = (self._cuts[self._first :] != cuts) | (self._positions[self._first :] > positions)
+        trace = torch.arange(end - self.size, device=cuts.device) >= lengths
+        return torch.cat([suffixes, trace], -1)[None, None]

@@ -1,4 +1,4 @@
-"""A tokenizer of our own, for servers that do not lend theirs: a folder, a `tokenizer.json`, or a hub id."""
+"""A local tokenizer, for servers that do not tokenise: a folder, a `tokenizer.json`, or a hub id."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from cgr.engines.hub import hub_errors, hub_library
 from cgr.errors import ModelNotFound, UsageError
 
 FILE, CONFIG, TEMPLATE = "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"
 
 
 class LocalTokenizer:
-    """Also knows the chat template that lies beside it, and the tokens that are not text."""
+    """A tokenizer, the chat template beside it, and its special tokens."""
 
     def __init__(self, name: str) -> None:
         path = find(name)
@@ -57,20 +58,13 @@ def find(name: str) -> Path:
 
 
 def _download(name: str) -> Path:
-    from cgr.engines.llama.download import failures
-
-    try:
-        import huggingface_hub as hub
-    except ImportError as error:
-        raise UsageError(
-            "Tokenizers from the hub need one more package.", "pip install 'certainty-guided-reasoning[hub]'"
-        ) from error
+    hub = hub_library("Tokenizers")
     try:
         path = Path(hub.hf_hub_download(name, FILE))
         for beside in (CONFIG, TEMPLATE):
             if hub.file_exists(name, beside):
                 hub.hf_hub_download(name, beside)
-    except failures() as error:
+    except hub_errors() as error:
         raise ModelNotFound(
             f"The hub has no tokenizer {name!r}, or cannot be reached.", "Give a folder or a tokenizer.json."
         ) from error

@@ -1,4 +1,4 @@
-"""The results as one picture: ratios against what they should hold, how costs grow, tokens per second."""
+"""The results as one figure: ratios compared with their limits, growth of costs, tokens per second."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 from benchmarks.rows import Results, Row
 from cgr.lab.output.style import BLUE, GREEN, GREY, ORANGE, RED, paper, styled
 
-MOST = 1.6
+MAX_SHARE = 1.6
 PLACES = (200, 500, 1000, 2000, 4000)
 SPEED = "tokens per second, "
 
 
 def draw(results: Results, path: Path) -> None:
+    """Write the figure to this path."""
     held = [row for row in results.in_order() if row.hold]
     with styled():
         figure, axes = paper(1, 3, (17, max(4.5, 0.42 * len(held) + 1)), width_ratios=(2.2, 1.5, 1))
@@ -24,17 +25,17 @@ def draw(results: Results, path: Path) -> None:
 
 
 def _ratios(axes: Any, rows: list[Row]) -> None:
-    """Each as a share of what it should hold: left of the line is well, whatever the number."""
+    """Each value as a share of its limit: a bar that stays left of the line meets the limit."""
     for place, row in enumerate(reversed(rows)):
         share = row.value / row.hold if row.sense == "at most" else row.hold / row.value  # type: ignore[operator]
-        axes.barh(place, min(share, MOST), color=GREEN if row.held else RED, height=0.22)
+        axes.barh(place, min(share, MAX_SHARE), color=GREEN if row.held else RED, height=0.22)
         axes.text(0, place + 0.18, f"{row.engine}: {row.what}", va="bottom", fontsize=7.5)
-        axes.text(MOST, place, f"{row.value:.3g} ({row.sense} {row.hold:g})", va="center", ha="right", fontsize=7.5)
+        axes.text(MAX_SHARE, place, f"{row.value:.3g} ({row.sense} {row.hold:g})", va="center", ha="right", fontsize=7.5)
     axes.axvline(1, color=GREY)
     axes.set_yticks([])
-    axes.set_xlim(0, MOST)
+    axes.set_xlim(0, MAX_SHARE)
     axes.set_ylim(-0.5, len(rows))
-    axes.set_title("Measured, as a share of what is to be held")
+    axes.set_title("Measured value as a share of its limit")
 
 
 def _growth(axes: Any, curves: dict[str, list[dict[str, float]]]) -> None:
@@ -50,9 +51,9 @@ def _growth(axes: Any, curves: dict[str, list[dict[str, float]]]) -> None:
     axes.set_yscale("log")
     axes.set_xticks(PLACES, [f"{place:,}" for place in PLACES])
     axes.minorticks_off()
-    axes.set_xlabel("tokens of thinking before it")
+    axes.set_xlabel("thinking tokens before the probe")
     axes.set_ylabel("seconds")
-    axes.set_title("A probe, and reading everything again")
+    axes.set_title("Cost of a probe, and of reading everything again")
 
 
 def _speeds(axes: Any, engines: dict[str, list[dict[str, float]]]) -> None:
@@ -66,6 +67,6 @@ def _speeds(axes: Any, engines: dict[str, list[dict[str, float]]]) -> None:
             labels.append(f"{name.removeprefix(SPEED)}, {one['sessions']:.0f}")
     axes.set_yticks(range(len(labels)), labels, fontsize=8)
     axes.invert_yaxis()
-    axes.set_xlabel("by engine and sessions; grey: a bare loop")
-    axes.set_title("Tokens a second")
+    axes.set_xlabel("by engine and number of sessions; grey: bare loop")
+    axes.set_title("Tokens per second")
     axes.margins(x=0.12)

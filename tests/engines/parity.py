@@ -1,6 +1,6 @@
-"""The same token ids before two engines: what each thinks most likely to come next, and what each answers.
+"""Two engines on the same token ids: the likeliest next tokens and the answers to probes must agree.
 
-Any engine can be read this way (`read`), so a test of another one is two lines: read it, and `assert_parity`.
+`read` works with any engine, so a test of another one is two lines: `read` and `assert_parity`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cgr.lab.record.generate import Plan, agenerate
 from cgr.lab.store import Store
 from cgr.records import Probe, Token
 from cgr.settings import Settings
-from tests.heavy.models import SPEC
+from tests.engines.hf.models import SPEC
 
 TRACES, BUDGET, INTERVAL, STRIDE = 50, 400, 32, 11
 TOLERANCE = 1e-3
@@ -25,7 +25,7 @@ TOLERANCE = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A prompt and what was thought after it, in ids."""
+    """The ids of a prompt and of the thinking after it."""
 
     prompt: tuple[int, ...]
     trace: tuple[int, ...]
@@ -33,7 +33,7 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """The likeliest next token at a position, and by how much it leads."""
+    """The likeliest next token at a position, and how much likelier it is than the second."""
 
     at: int
     token: int
@@ -42,14 +42,14 @@ class Next:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One trace, as an engine reads it."""
+    """What an engine computes for one trace."""
 
     nexts: tuple[Next, ...]
     probes: tuple[Probe, ...]
 
 
 async def save(engine: Engine, folder: Path, *, traces: int = TRACES, sessions: int = 1) -> list[Saved]:
-    """Traces on as many questions, made and stored by the lab."""
+    """Traces of different questions, made and stored by the lab."""
     plan = Plan(arithmetic.make(traces, 7), 1, Settings(budget=BUDGET, temperature=1.0), written_tokens=0)
     await agenerate(folder, plan, engine, sessions=sessions)
     with Store.open(folder) as store:
@@ -57,7 +57,7 @@ async def save(engine: Engine, folder: Path, *, traces: int = TRACES, sessions: 
 
 
 async def read(engine: Engine, traces: Sequence[Saved]) -> list[Reading]:
-    """Every trace, on as many sessions as the engine has; the others wait."""
+    """What the engine computes for every trace, on as many sessions as it has."""
     return list(await asyncio.gather(*(_read(engine, saved) for saved in traces)))
 
 
@@ -88,7 +88,7 @@ def _next(at: int, token: Token) -> Next:
 
 
 def assert_parity(one: Sequence[Reading], other: Sequence[Reading]) -> None:
-    """The same likeliest token wherever it leads clearly; every probe's answer the same, and as certain."""
+    """The same likeliest token wherever its lead is clear, and the same answer and certainty for every probe."""
     compared = 0
     for here, there in zip(one, other, strict=True):
         for a, b in zip(here.nexts, there.nexts, strict=True):

@@ -1,4 +1,4 @@
-"""Sessions to measure: each on a prompt of its own, so that no cache holds anything of it yet."""
+"""Sessions to measure: each has its own prompt, so that no cache holds a part of it."""
 
 from __future__ import annotations
 
@@ -24,36 +24,39 @@ QUESTION = (
 
 @dataclass(slots=True)
 class Bench:
-    """An engine under measurement."""
+    """An engine that is measured. Each question that it gives out is new."""
 
     engine: Engine
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(17))
 
     async def session(self, room: int, *, question: str | None = None, overlap: bool = False, seed: int = 1) -> Session:
-        """On a question that was not asked before, unless one is given."""
+        """A new session with room for this many tokens, on a new question unless one is given."""
         sampling = Sampling(seed=seed, limit=room)
         return await self.engine.open(question or self.question(), sampling, room=room + 64, overlap=overlap)
 
     def question(self) -> str:
-        """One that was not asked before."""
+        """A question that was not used before."""
         number = next(self._numbers)
         return QUESTION.format(number=number, more=number * 7)
 
     def driver(self, session: Session, *, overlap: bool = False) -> Driver:
+        """A driver for this session."""
         return Driver(self.engine, session, SPEC, overlap=overlap)
 
     async def suffix(self) -> tuple[int, ...]:
+        """The ids of the probe's prefix."""
         return await self.engine.encode(SPEC.prefix)
 
 
 async def timed(work: Awaitable[T]) -> tuple[float, T]:
+    """The seconds that the work took, and its result."""
     began = time.perf_counter()
     result = await work
     return time.perf_counter() - began, result
 
 
 async def think_on(driver: Driver, tokens: int) -> None:
-    """So many tokens, whether the model would end or not: its end tag is banned, and an end of turn is talked over."""
+    """Think exactly this many tokens: the end tag is banned if possible; otherwise "Wait" is appended after an end."""
     ban = driver.engine.capabilities.ban
     while tokens > 0:
         thought = cast(Thought, await driver.serve(Think(tokens, ban_end=ban)))
@@ -63,6 +66,6 @@ async def think_on(driver: Driver, tokens: int) -> None:
 
 
 async def read(session: Session, ids: Sequence[int], suffix: Sequence[int], limit: int = SPEC.max_answer_tokens) -> None:
-    """Take in these tokens and be asked after them."""
+    """Append these tokens to the session and probe it."""
     await session.append(ids)
     await session.probe(suffix, limit, SPEC.done())

@@ -1,4 +1,4 @@
-"""A real vLLM, started as a child: it solves, generates, is cancelled, forced, resumed. $CGR_VLLM_PYTHON: its Python."""
+"""A real vLLM server, started as a child process. $CGR_VLLM_PYTHON names the Python that has vLLM."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import aiohttp
 import pytest
 import pytest_asyncio
 
 from cgr import Model, open_model
 from cgr.engines.base import Sampling
-from cgr.engines.completions.session import RemoteSession
-from cgr.engines.launch.server import ChildEngine
+from cgr.engines.completions.session import CompletionsSession
+from cgr.engines.launch.server import LaunchedEngine
 from cgr.lab.questions import load_questions
 from cgr.lab.record.generate import Plan, agenerate
 from cgr.lab.store import Store
 from cgr.settings import Settings
-from tests.heavy.models import HF
-from tests.heavy.parity import assert_parity, read, save
+from tests.engines.hf.models import HF
+from tests.engines.parity import assert_parity, read, save
 from tests.support import QUESTION, certainties
 
 pytestmark = pytest.mark.vllm
@@ -39,7 +39,7 @@ def started() -> Iterator[Model]:
         for name, value in SMALL.items():
             patch.setenv(name, value)
         model = open_model(f"vllm:{HF}", sessions=4, dtype="float32")
-    assert isinstance(model.engine, ChildEngine)
+    assert isinstance(model.engine, LaunchedEngine)
     yield model
     model.engine.end()
 
@@ -50,30 +50,33 @@ async def vllm(started: Model) -> AsyncIterator[Model]:
     await started.aclose()
 
 
-def engine_of(model: Model) -> ChildEngine:
-    assert isinstance(model.engine, ChildEngine)
+def engine_of(model: Model) -> LaunchedEngine:
+    assert isinstance(model.engine, LaunchedEngine)
     return model.engine
 
 
 async def running(model: Model) -> int:
-    """Requests that the server works on, by its own count."""
-    async with httpx.AsyncClient(trust_env=False) as client:
-        text = (await client.get(f"{engine_of(model).addresses[0]}/metrics")).text
+    """How many requests the server has running or waiting, from its metrics."""
+    async with aiohttp.ClientSession() as client, client.get(f"{engine_of(model).addresses[0]}/metrics") as reply:
+        text = await reply.text()
     found = re.findall(r"^vllm:num_requests_(?:running|waiting)\{[^}]*\} ([\d.]+)", text, re.MULTILINE)
     assert found
     return int(sum(map(float, found)))
 
 
 async def until_running(model: Model, count: int) -> None:
-    while await running(model) != count:  # noqa: ASYNC110 - only the server knows
+    for _ in range(600):
+        if await running(model) == count:
+            return
         await asyncio.sleep(0.1)
+    raise AssertionError(f"The server never had {count} requests.")
 
 
-async def session_of(model: Model, room: int, **sampling: Any) -> RemoteSession:
+async def session_of(model: Model, room: int, **sampling: Any) -> CompletionsSession:
     return await engine_of(model).open(QUESTION, Sampling(**sampling), room=room)
 
 
-async def test_what_is_found_out(vllm: Model) -> None:
+async def test_detected_features(vllm: Model) -> None:
     found = engine_of(vllm).dialect
     assert found.server.startswith("vllm ")
     assert (found.api, found.token_prompts, found.token_ids, found.logprobs) == ("openai", True, "field", 20)
@@ -82,8 +85,8 @@ async def test_what_is_found_out(vllm: Model) -> None:
     assert engine_of(vllm).notes == ()
 
 
-async def test_a_question_as_it_is_answered_here(vllm: Model, model: Model) -> None:
-    """The same weights in llama.cpp, F32 in both: the same answers, and nearly the same certainties."""
+async def test_the_same_answers_as_llama_cpp(vllm: Model, model: Model) -> None:
+    """The same float32 weights in both: the same answers, and nearly the same certainties."""
     options: dict[str, Any] = GREEDY | {"rule": "only-watches", "budget": 96, "interval": 32}
     there, here = await vllm.asolve(QUESTION, **options), await model.asolve(QUESTION, **options)
     assert there.thinking == here.thinking
@@ -92,14 +95,14 @@ async def test_a_question_as_it_is_answered_here(vllm: Model, model: Model) -> N
     assert any(probe.cached for probe in there.probes)
 
 
-async def test_a_seed_is_a_trace_however_it_is_probed(vllm: Model) -> None:
+async def test_probes_do_not_change_a_trace(vllm: Model) -> None:
     options: dict[str, Any] = {"budget": 64, "seed": 4, "rule": "only-watches", "max_answer_tokens": 4}
     often, never = [await vllm.asolve(QUESTION, **options, interval=interval) for interval in (16, 100)]
     assert often.thinking == never.thinking
 
 
-async def test_hanging_up_cancels(vllm: Model) -> None:
-    """The server sees the disconnect: nothing runs any more, long before the stream would have ended."""
+async def test_closing_a_session_cancels_its_requests(vllm: Model) -> None:
+    """The server notices the disconnect and stops, long before the stream would have ended."""
     session = await session_of(vllm, 1800)
     await session.think(4, ban_end=True)
     await until_running(vllm, 1)
@@ -108,8 +111,8 @@ async def test_hanging_up_cancels(vllm: Model) -> None:
     assert len(session.trace) + session.wasted < 1000
 
 
-async def test_more_prompts_than_one_pass_reads(vllm: Model) -> None:
-    """Which a vLLM for CPUs does not survive, unless it is told to read each prompt in one go."""
+async def test_more_prompt_tokens_than_fit_in_one_pass(vllm: Model) -> None:
+    """vLLM on CPUs crashes here unless it prefills each prompt in one pass."""
     prompts = [[5 + number, *range(5, 305), *range(5, 305), *range(5, 305)] for number in range(4)]
 
     async def first(prompt: list[int]) -> int:
@@ -122,7 +125,7 @@ async def test_more_prompts_than_one_pass_reads(vllm: Model) -> None:
     assert await asyncio.gather(*map(first, prompts)) == [4] * 4
 
 
-async def test_forcing_by_replacing_and_by_banning(vllm: Model) -> None:
+async def test_forcing_with_and_without_a_ban(vllm: Model) -> None:
     forced = await vllm.asolve(QUESTION, **GREEDY, rule="budget-forcing", budget=400)
     assert forced.thinking_tokens == 400
     assert forced.forced > 0
@@ -132,7 +135,7 @@ async def test_forcing_by_replacing_and_by_banning(vllm: Model) -> None:
     assert (len(stretch.ids), stretch.ended) == (400, False)
 
 
-async def test_a_run_goes_on_where_it_stopped(vllm: Model, tmp_path: Path) -> None:
+async def test_a_run_can_be_resumed(vllm: Model, tmp_path: Path) -> None:
     settings = Settings.of(rule="fixed-budget", budget=48, interval=16, max_answer_tokens=4)
     questions = load_questions("arithmetic", limit=2)
     for seeds in (1, 2):
@@ -146,7 +149,7 @@ async def test_a_run_goes_on_where_it_stopped(vllm: Model, tmp_path: Path) -> No
 
 
 async def test_llama_cpp_and_vllm_agree_on_fifty_traces(vllm: Model, tmp_path: Path) -> None:
-    """Given the same token ids: the same likeliest tokens, and every probe's answer and certainty."""
+    """On the same token ids: the same likeliest tokens, and the same answers and certainties of probes."""
     async with open_model(sessions=2, threads=1) as model:
         traces = await save(model.engine, tmp_path / "run", sessions=2)
         there = await read(model.engine, traces)

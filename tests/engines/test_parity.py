@@ -1,4 +1,4 @@
-"""The same weights on llama.cpp and on torch agree, token by token and probe by probe, on traces that were saved."""
+"""The same weights in llama.cpp and in torch agree on saved traces, token by token and probe by probe."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from cgr import open_model
 from cgr.engines.hf.engine import TransformersEngine
-from tests.heavy.models import SPEC
-from tests.heavy.parity import Next, Reading, assert_parity, read, save
+from tests.engines.hf.models import SPEC
+from tests.engines.parity import Next, Reading, assert_parity, read, save
 
 pytestmark = pytest.mark.heavy
 
@@ -32,7 +32,7 @@ async def test_llama_cpp_and_torch_agree_on_fifty_traces(hf: TransformersEngine,
 
 
 def test_a_difference_is_noticed() -> None:
-    """A test of the test: another token, another answer, another certainty; a token that hardly leads may differ."""
+    """A test of the test: a token, an answer or a certainty that differs; a token without a clear lead may differ."""
     probe = SPEC.read(32, (), True)
     reading = Reading((Next(11, 5, 0.5),), (replace(probe, answer="7", certainty=0.5),))
     assert_parity([reading], [replace(reading, probes=(replace(reading.probes[0], certainty=0.5009),))])

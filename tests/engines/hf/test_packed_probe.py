@@ -1,4 +1,4 @@
-"""All cuts of a trace at once: what probing it cut by cut gives, in the engine and in the lab."""
+"""All cuts of a trace probed at once: the same answers as cut by cut, in the engine and in the lab."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from cgr.lab.record.probe import aprobe
 from cgr.lab.store.config import ProbeRequest
 from cgr.records import Probe, Question
 from cgr.settings import Settings
-from tests.heavy.models import GREEDY, SPEC, opened, random_model, suffix_of, thought
-from tests.heavy.test_transformers import assert_alike
+from tests.engines.hf.models import GREEDY, SPEC, assert_alike, opened, random_model, suffix_of, thought
 from tests.lab.record.test_generate import kept
 from tests.support import OTHERS, QUESTION
 
@@ -30,9 +29,9 @@ CUTS = [1, 2, 16, 17, 40, 64, 90]
 async def test_packed_equals_one_by_one(
     kind: str, queries: int, hf: TransformersEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also in groups of one or two cuts, and where some answers close before others."""
-    monkeypatch.setattr("cgr.engines.hf.packed_probe.QUERIES", queries)
-    engine = hf if kind == "embedded" else opened(random_model(tmp_path, "Llama"), threads=1)
+    """Also in groups of one or two cuts, and when some answers end before others."""
+    monkeypatch.setattr("cgr.engines.hf.packed_probe.MAX_QUERIES", queries)
+    engine = hf if kind == "embedded" else await opened(random_model(tmp_path, "Llama"), threads=1)
     trace = await thought(engine, QUESTION, GREEDY, 96)
     prompt, suffix = await engine.prompt(QUESTION), await suffix_of(engine)
     packed = await engine.probe_many(prompt, trace, CUTS, suffix, 6, SPEC.done())
@@ -47,7 +46,7 @@ async def test_packed_equals_one_by_one(
     assert await engine.probe_many(prompt, trace, [], suffix, 6, SPEC.done()) == []
 
 
-async def test_packing_and_thinking_share_the_model(hf: TransformersEngine) -> None:
+async def test_packed_probes_and_thinking_share_the_model(hf: TransformersEngine) -> None:
     trace = await thought(hf, QUESTION, GREEDY, 96)
     prompt, suffix = await hf.prompt(QUESTION), await suffix_of(hf)
     once = await hf.probe_many(prompt, trace, CUTS, suffix, 4, SPEC.done())
@@ -63,14 +62,14 @@ async def test_packing_and_thinking_share_the_model(hf: TransformersEngine) -> N
 
 
 def gist(probe: Probe) -> dict[str, Any]:
-    """All of a probe but what it cost and the last digits of its numbers."""
+    """A probe without its cost and its floating-point numbers, which differ in the last digits."""
     numbers = ("seconds", "prefilled", "cached", "certainty", "probabilities", "entropy")
     return probe.to_dict() | dict.fromkeys(numbers) | {"tokens": [(token.id, token.text) for token in probe.tokens]}
 
 
-@pytest.mark.parametrize("wish", [ProbeRequest(interval=20), ProbeRequest(where="paragraph", close_think="always")])
-async def test_the_lab_records_the_same_either_way(
-    hf: TransformersEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wish: ProbeRequest
+@pytest.mark.parametrize("request_", [ProbeRequest(interval=20), ProbeRequest(where="paragraph", close_think="always")])
+async def test_the_lab_records_the_same_probes(
+    hf: TransformersEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_: ProbeRequest
 ) -> None:
     questions = tuple(Question(str(number), text, "1", "integer") for number, text in enumerate((QUESTION, OTHERS[0])))
     plan = Plan(questions, 2, Settings(budget=100, max_answer_tokens=4, interval=20), written_tokens=8)
@@ -84,9 +83,9 @@ async def test_the_lab_records_the_same_either_way(
         return await probe_many(*arguments, **more)
 
     monkeypatch.setattr(hf, "probe_many", counted)
-    name = await aprobe(tmp_path / "packed", wish, hf, sessions=4)
-    monkeypatch.setattr(hf, "capabilities", replace(hf.capabilities, packed=False))
-    assert await aprobe(tmp_path / "cut by cut", wish, hf, sessions=4) == name
+    name = await aprobe(tmp_path / "packed", request_, hf, sessions=4)
+    monkeypatch.setattr(TransformersEngine, "capabilities", replace(hf.capabilities, packed=False))
+    assert await aprobe(tmp_path / "cut by cut", request_, hf, sessions=4) == name
     packed, plain = (kept(tmp_path / folder, name) for folder in ("packed", "cut by cut"))
     assert len(calls) == sum(1 for trace in packed if trace.probes)
     for one, other in zip(packed, plain, strict=True):

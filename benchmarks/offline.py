@@ -1,4 +1,4 @@
-"""What needs no model: scoring a large recording, and what `cgr --help` imports."""
+"""Measurements without a model: scoring a large recording, and the imports of `cgr --help`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from benchmarks import replay
 from benchmarks.rows import Results, Row
 from cgr.lab.decide.columns import Columns
 
-HEAVY = {"xllamacpp", "httpx", "torch", "transformers", "vllm", "numpy", "matplotlib", "plotly", "jinja2"}
+HEAVY = {"xllamacpp", "aiohttp", "httpx", "torch", "transformers", "vllm", "numpy", "matplotlib", "plotly", "jinja2"}
 
 
 def scoring(results: Results) -> None:
-    """8 rules x 16 thresholds over 1,920 traces x 32 probes, and all tables."""
+    """Time to score 8 rules at 16 thresholds over 1,920 traces of 32 probes, and to write all tables."""
     columns = Columns.of(list(replay.recorded(1920)), replay.info())
     began, busy = time.perf_counter(), time.process_time()
     replay.every_rule(columns)
@@ -26,6 +26,7 @@ def scoring(results: Results) -> None:
 
 
 def help_imports(results: Results) -> None:
+    """The number of heavy packages that `cgr --help` imports."""
     environment = os.environ | {"PYTHONPROFILEIMPORTTIME": "1"}
     call = [sys.executable, "-m", "cgr.cli", "--help"]
     began = time.perf_counter()

@@ -1,14 +1,19 @@
-"""Small models for the tests on torch: the embedded one, and others of random weights that share its tokenizer."""
+"""Small models for the tests on torch: the embedded one, and others with random weights that share its tokenizer."""
 
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from cgr.engines.base import Sampling
-from cgr.engines.hf.engine import TransformersEngine, TransformersOptions
+import pytest
+
+from cgr.engines.base import Answered, Sampling
+from cgr.engines.hf.engine import TransformersEngine
+from cgr.engines.open import ModelOptions
+from cgr.engines.text.chat import ThinkTags
 from cgr.probing import ProbeSpec
 
 MODEL = Path(str(files("cgr.model")))
@@ -17,8 +22,22 @@ SPEC = ProbeSpec(max_answer_tokens=4)
 GREEDY = Sampling(temperature=0.0)
 
 
-def opened(name: Path | str = HF, **options: Any) -> TransformersEngine:
-    return TransformersEngine(str(name), TransformersOptions(**options))
+@dataclass(frozen=True)
+class TaggedOptions(ModelOptions):
+    """Options with think tags that a user could not write, such as a tag with a space at its end."""
+
+    given: ThinkTags | None = None
+
+    @property
+    def tags(self) -> ThinkTags | None:
+        return self.given
+
+
+async def opened(name: Path | str = HF, tags: ThinkTags | None = None, **options: Any) -> TransformersEngine:
+    """A connected engine."""
+    engine = TransformersEngine(str(name), TaggedOptions(given=tags, **options))
+    await engine.connect()
+    return engine
 
 
 def random_model(folder: Path, kind: str, **config: Any) -> Path:
@@ -62,3 +81,12 @@ async def thought(engine: TransformersEngine, question: str, sampling: Sampling,
 
 async def suffix_of(engine: TransformersEngine) -> tuple[int, ...]:
     return await engine.encode(SPEC.prefix)
+
+
+def assert_alike(one: Answered, other: Answered) -> None:
+    """The same tokens, with the same numbers up to rounding."""
+    assert [(token.id, token.text) for token in one.tokens] == [(token.id, token.text) for token in other.tokens]
+    first, second = ([token.logprob for token in answered.tokens] for answered in (one, other))
+    assert first == pytest.approx(second, abs=1e-5)
+    assert one.entropy == pytest.approx(other.entropy, abs=1e-4)
+    assert one.ended == other.ended
