@@ -19,8 +19,9 @@ import numpy as np
 
 from cgr.lab import fit as fitting
 from cgr.lab.decide import replay as decisions
-from cgr.lab.decide.columns import Ints
-from cgr.lab.fit import Figures, Sample
+from cgr.lab.decide.run import Run
+from cgr.lab.fit import FitScore
+from cgr.lab.types import Ints
 from cgr.records import Probe
 from cgr.rules import (
     Adaptive,
@@ -43,21 +44,18 @@ SHOWN = ("interval", "rare", "rising", "floor", "hope", "patience")
 class Parts:
     """A run, and the part of each question."""
 
-    whole: Sample
+    whole: Run
     part: Ints
 
     @cached_property
-    def pairs(self) -> list[tuple[Sample, Sample]]:
+    def pairs(self) -> list[tuple[Run, Run]]:
         """For each part: the other questions, to fit on, and the part itself, to score on."""
-        return [
-            (self.whole.of_questions(self.part != one), self.whole.of_questions(self.part == one))
-            for one in np.unique(self.part)
-        ]
+        return [(self.whole.only(self.part != one), self.whole.only(self.part == one)) for one in np.unique(self.part)]
 
     @cached_property
     def order(self) -> Ints:
         """The position of each trace when the parts follow each other."""
-        of_trace = self.part[self.whole.columns.question]
+        of_trace = self.part[self.whole.columns().question]
         return np.argsort(np.argsort(of_trace, kind="stable"), kind="stable")
 
 
@@ -68,7 +66,7 @@ class Row:
 
     label: str
     rules: tuple[Rule, ...]
-    figures: Figures
+    score: FitScore
     cut: float
 
 
@@ -86,30 +84,30 @@ def live_tokens(probe: Probe, cut_below: float | None) -> int:
     return min([probe.decoded, *low])
 
 
-def tokens_not_decoded(rule: Rule, sample: Sample) -> int:
+def tokens_not_decoded(rule: Rule, sample: Run) -> int:
     """The probe tokens of the recording that a live run with this rule does not decode."""
-    probes = (probe for trace in sample.traces for probe in decisions.replay(rule, trace, sample.spec).probes)
+    probes = (probe for trace in sample.traces(whole=True) for probe in decisions.replay(rule, trace, sample.spec()).probes)
     return sum(probe.decoded - live_tokens(probe, rule.sure_at) for probe in probes)
 
 
-def fitted(rule: Rule, tune: Sample) -> Rule:
+def fitted(rule: Rule, tune: Run) -> Rule:
     """The rule, fitted on these questions."""
     found: Rule = fitting.fit(rule, tune).rule
     return found
 
 
-def not_fitted(rule: Rule, tune: Sample) -> Rule:
+def not_fitted(rule: Rule, tune: Run) -> Rule:
     """The rule, unchanged."""
     return rule
 
 
-def scored(label: str, rule: Rule, parts: Parts, fit: Callable[[Rule, Sample], Rule] = fitted) -> Row:
+def scored(label: str, rule: Rule, parts: Parts, fit: Callable[[Rule, Run], Rule] = fitted) -> Row:
     """Fit the rule for each part on the others and score it on all questions."""
     rules = [fit(rule, tune) for tune, _ in parts.pairs]
     made = [show.decide(one) for one, (_, show) in zip(rules, parts.pairs, strict=True)]
-    found = fitting.figures(parts.whole.columns, fitting.joined(made, parts.order))
+    found = fitting.score(parts.whole.columns(), fitting.joined(made, parts.order))
     cut = sum(tokens_not_decoded(one, show) for one, (_, show) in zip(rules, parts.pairs, strict=True))
-    return Row(label, tuple(rules), found, found.net + cut / int(parts.whole.columns.natural.sum()))
+    return Row(label, tuple(rules), found, found.net + cut / int(parts.whole.columns().natural.sum()))
 
 
 def rows(parts: Parts, interval: int, rare: int) -> Iterator[Row]:
@@ -131,11 +129,11 @@ def rows(parts: Parts, interval: int, rare: int) -> Iterator[Row]:
 
 def line(row: Row, plain: Row) -> str:
     """The row as a line of the table, with its ratios to plain cgr."""
-    found = row.figures
+    found = row.score
     return (
         f"{row.label:<30}{_parameters(row.rules):<58}{found.accuracy:7.1%} {found.diff_points:+6.2f}"
         f" [{found.low:+5.2f}, {found.high:+5.2f}]{'  ' if found.equal else ' !'} {found.gross:6.1%} {found.net:6.1%}"
-        f" {row.cut:6.1%} {found.net / plain.figures.net:6.2f} {row.cut / plain.cut:6.2f} {found.gave_up:8}"
+        f" {row.cut:6.1%} {found.net / plain.score.net:6.2f} {row.cut / plain.cut:6.2f} {found.gave_up:8}"
     )
 
 
@@ -156,14 +154,16 @@ def main() -> None:
     parser.add_argument("--parts", type=int, default=2, help="number of parts; each is scored with rules fitted on others")
     parser.add_argument("--rare", type=int, default=3, help="probe only every RARE-th interval while success is unlikely")
     options = parser.parse_args()
-    sample = fitting.read_sample(options.run, options.probe_set)
-    parts = Parts(sample, parts_of(sample.columns.questions, options.parts))
-    full = fitting.figures(sample.columns, sample.decide(FixedBudget())).accuracy
-    click.echo(f"{len(sample.columns.questions)} questions, {len(sample.traces)} traces, {options.parts} parts; ", nl=False)
+    sample = fitting.open_run(options.run, options.probe_set)
+    parts = Parts(sample, parts_of(sample.columns().questions, options.parts))
+    full = fitting.score(sample.columns(), sample.decide(FixedBudget())).accuracy
+    click.echo(
+        f"{len(sample.columns().questions)} questions, {len(sample.traces())} traces, {options.parts} parts; ", nl=False
+    )
     click.echo(f"the full budget answers {full:.1%} right. '!': not equal accuracy. Ratios are to the first row.")
     click.echo(f"{'rule':<30}{'parameters':<58}accuracy points, interval       gross    net    cut  ratio  (cut)  gave up")
     made: list[Row] = []
-    for row in rows(parts, sample.columns.info.interval, options.rare):
+    for row in rows(parts, sample.columns().info.interval, options.rare):
         made.append(row)
         click.echo(line(row, made[0]))
 

@@ -69,7 +69,7 @@ def every_rule(columns: Columns) -> None:
             decided = decisions.decide(rule, columns)
             scores.compare(columns, decided.right)
             scores.savings(columns, decided)
-            for penalty in numbers.PENALTIES:
+            for penalty in scores.PENALTIES:
                 scores.grade_over_budget(columns, decided, threshold, penalty, columns.steps)
     with TemporaryDirectory() as folder:
         tables.write(numbers.report(columns, THRESHOLDS), Path(folder))

@@ -31,9 +31,9 @@ LAB = {
     "lab/decide": {"lab/grading", "lab/store"},
     "lab/score": {"lab/grading", "lab/store", "lab/decide"},
     "lab/fit": {"lab/store", "lab/decide", "lab/score"},
-    "lab/compare": {"lab/store", "lab/decide", "lab/score", "lab/fit"},
+    "lab/compare": {"lab/store", "lab/exchange", "lab/decide", "lab/score", "lab/fit"},
     "lab/ablate": {"lab/store", "lab/decide", "lab/score", "lab/fit", "lab/compare"},
-    "lab/report": {"lab/store", "lab/decide", "lab/score", "lab/fit", "lab/compare"},
+    "lab/report": {"lab/store", "lab/exchange", "lab/decide", "lab/score", "lab/fit", "lab/compare"},
 }
 LAB["lab/recipes"] = set(LAB)
 OUTPUT_USERS = ("lab/compare", "lab/ablate", "lab/report")

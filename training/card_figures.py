@@ -8,8 +8,8 @@ import matplotlib
 import numpy as np
 from numpy.typing import NDArray
 
+from cgr.lab.decide.arrays import at_budget
 from cgr.lab.decide.columns import Columns
-from cgr.lab.decide.replay import at_budget
 from cgr.lab.score.calibration import Selective
 
 matplotlib.use("Agg")

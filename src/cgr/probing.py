@@ -3,7 +3,7 @@
 A probe appends a fixed prefix that opens a brace, decodes greedily, and reads the answer up to the first `}` that closes
 it, by character, because one token can hold several characters (`5}`, `}$`, `}.\\n`). A token counts towards certainty if
 some of it, other than white space, lies inside the answer; braces inside an answer (`\\frac{1}{2}`) belong to it. A rule
-may have a style of its own (`Asks`), and may want no answer at all but only how open the next token is (its entropy).
+may have a style of its own (`ProbeStyle`), and may want no answer at all but only how open the next token is (its entropy).
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class ProbeSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Asks:
+class ProbeStyle:
     """How a rule asks where it has a way of its own; None means: as the settings have it."""
 
     prefix: str | None = None
@@ -156,6 +156,9 @@ class Asks:
         """These settings with the rule's own way in their place."""
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         return replace(spec, **{name: value for name, value in own.items() if value is not None})
+
+
+Asks = ProbeStyle  # the former name, for rules written against it
 
 
 def entropy_bounds(top: Sequence[tuple[int, float]], vocabulary: int | None = None) -> tuple[float, float]:

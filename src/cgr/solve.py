@@ -108,7 +108,7 @@ class Model:
         resolved = settings.resolve(self.engine.info)
         settings, spec = resolved.settings, resolved.settings.spec()
         overlap = self._overlap(settings)
-        room = resolved.budget + await answer_room(self.engine, spec, resolved.rule.asks.over(spec))
+        room = resolved.budget + await answer_room(self.engine, spec, resolved.rule.probe_style.over(spec))
         prompt = settings.prompt(question)
         seed = keyed_seed(settings.seed, "\n".join(message.content for message in messages_of(prompt)))
         sampling = replace(resolved.sampling(), seed=seed, limit=resolved.budget)

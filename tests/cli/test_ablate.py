@@ -23,7 +23,7 @@ def test_conclusions_missing_probes_and_the_path_of_the_page_are_printed(folder:
     found, missing, page = out.strip().split("\n\n")
     assert found.startswith("Interval between probes: Best net saving at an interval of ")
     assert missing.splitlines() == [
-        "A separate probing model: not recorded. No other model was asked about these traces.",
+        "A separate probing model: not recorded. No other model was probed on these traces.",
         f"  cgr probe {folder} --model embedded-prober --set prober",
     ]
     assert page == str(folder / "ablations" / "index.html")
@@ -41,7 +41,7 @@ def test_json_is_one_object_and_nothing_else(folder: Path, tmp_path: Path) -> No
     ("arguments", "message"),
     [
         (("--only", "intervals"), "There is no ablation called 'intervals'."),
-        (("--only", ""), "There is no ablation to make."),
+        (("--only", ""), "No ablation was named."),
         (("--threshold", "2"), "A threshold of 2 is not a certainty."),
         (("--forced", "nowhere"), "There is no run 'nowhere'."),
     ],

@@ -105,18 +105,18 @@ async def test_replayed_the_same(row: Row) -> None:
 @pytest.mark.parametrize(
     ("name", "parameters", "what"),
     [
-        ("adaptive", {"rare": 0}, "One interval in 0"),
-        ("adaptive", {"cap": 0}, "A cap of 0"),
-        ("adaptive", {"near": 2}, "not a certainty"),
-        ("sure-twice", {"agree": 0}, "0 answers"),
-        ("smoothed", {"weight": 0}, "A weight of 0"),
+        ("adaptive", {"rare": 0}, "'rare' of '.*' cannot be 0"),
+        ("adaptive", {"cap": 0}, "'cap' of 'adaptive' cannot be 0"),
+        ("adaptive", {"near": 2}, "'near' of 'adaptive' cannot be 2"),
+        ("sure-twice", {"agree": 0}, "'agree' of 'sure-twice' cannot be 0"),
+        ("smoothed", {"weight": 0}, "'weight' of 'smoothed' cannot be 0"),
         ("give-up", {"patience": 0}, "patience"),
-        ("loop-breaker", {"times": 1}, "1 times is no loop"),
+        ("loop-breaker", {"times": 1}, "'times' of 'loop-breaker' cannot be 1"),
         ("calibrated", {"answered": (1.0,)}, "5 weights"),
-        ("calibrated", {"rare": 0}, "One interval in 0"),
+        ("calibrated", {"rare": 0}, "'rare' of '.*' cannot be 0"),
         ("calibrated", {"left": (1.0,)}, "5 weights"),
         ("calibrated", {"price": -1}, "price"),
-        ("calibrated", {"hope": 0.6}, "hope above the floor"),
+        ("calibrated", {"hope": 0.6}, "'hope' cannot be above that of 'floor'"),
     ],
 )
 def test_parameters_that_cannot_be(name: str, parameters: dict[str, float], what: str) -> None:
@@ -125,7 +125,7 @@ def test_parameters_that_cannot_be(name: str, parameters: dict[str, float], what
 
 
 def test_an_unknown_end_of_a_loop() -> None:
-    with pytest.raises(UnknownName, match="end of a loop"):
+    with pytest.raises(UnknownName, match="value of 'then'"):
         make_rule("loop-breaker", then="stopp")
 
 
@@ -150,7 +150,7 @@ def test_loops(ids: tuple[int, ...], found: bool) -> None:
 def test_a_loop_cannot_be_looked_for_without_tokens() -> None:
     final = Probe(4, "7", 0.9, True, (0.9,))
     trace = RecordedTrace("q", 0, "7", 4, "budget", 4, final)
-    with pytest.raises(NotRecorded, match="the tokens of the thinking are not at hand"):
+    with pytest.raises(NotRecorded, match="the token ids of the thinking are missing"):
         replay(LoopBreaker(interval=2), trace)
 
 

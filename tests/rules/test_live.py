@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cgr import Model
-from cgr.lab.decide.any_rule import Recordings, decide_rule
+from cgr.lab.decide.run import Run
 from cgr.lab.record.generate import agenerate
 from cgr.lab.record.probe import aprobe
 from cgr.lab.store import Store
@@ -40,10 +40,10 @@ async def test_live_is_replayed(model: Model, tmp_path: Path) -> None:
         wishes = requests_for(RULES, store.config, store.probe_sets().values())
     for wish in wishes:
         await aprobe(tmp_path, wish, model.engine, sessions=2)
-    recordings = await asyncio.to_thread(Recordings.of, tmp_path)
+    recordings = await asyncio.to_thread(Run.open, tmp_path)
     for name, parameters in RULES.items():
         given = {**parameters, **({"interval": INTERVAL} if "interval" in make_rule(name).parameters() else {})}
-        decided = decide_rule(recordings, make_rule(name, **given))
+        decided = recordings.decide(make_rule(name, **given))
         for row, question in enumerate(ASKED):
             threshold = parameters.get("threshold")
             others = {key: value for key, value in parameters.items() if key != "threshold"}

@@ -32,7 +32,7 @@ from cgr.rules import (
     read_parameters,
 )
 from cgr.rules import rule as register
-from cgr.rules.level_rule import exponential
+from cgr.rules.level_rule import exponential_means
 from tests.support import tokens_of
 
 
@@ -127,6 +127,7 @@ PUMA: list[Row] = [
     ("an answer that did not close is none", PumaVerify(), [asked("7", 1, closed=False)] * 2, GO_ON),
 ]
 TOLD = Conformal(threshold=0.9, floor=0.5, over=100)
+NEWEST = Conformal(floor=0.5, over=80, weight=1.0)  # after 60 tokens its floor is exactly .25
 CONFORMAL: list[Row] = [
     ("it stops when the exponential mean reaches lambda", TOLD, [asked("7", 0.9)], STOP),
     ("the newest certainty has a weight of .95", TOLD, [asked("7", 0.0), asked("7", 0.95)], STOP),
@@ -136,6 +137,13 @@ CONFORMAL: list[Row] = [
     ("not while the floor is below it", TOLD, [asked("7", 0.3)] * 7, GO_ON),
     ("in the first half there is no floor", TOLD, [asked("7", 0.0)] * 5, GO_ON),
     ("then there is one", TOLD, [asked("7", 0.0)] * 6, GIVE_UP),
+    (
+        "at the floor it gives up",
+        Conformal(floor=0.5, over=80, weight=1.0),
+        [*[asked("7", 0.5)] * 5, asked("7", 0.25)],
+        GIVE_UP,
+    ),
+    ("just above it goes on", Conformal(floor=0.5, over=80, weight=1.0), [*[asked("7", 0.5)] * 5, asked("7", 0.26)], GO_ON),
     ("without a length to rise over it never gives up", Conformal(), [asked("7", 0.0)] * 9, GO_ON),
 ]
 ROWS = [*DEER, *DYNASOR, *EAT, *CONSISTENT, *PUMA, *CONFORMAL]
@@ -225,7 +233,7 @@ def test_the_mean_and_variance_of_eat_as_its_definition_has_them() -> None:
         variance = 0.2 * (entropy - mean) ** 2 + 0.8 * variance
         expected.append(variance)
     assert Eat(min_steps=1).levels(opened(2.0, 4.0, 1.0, 1.5)) == pytest.approx(expected)
-    assert exponential([], 0.5) == []
+    assert exponential_means([], 0.5) == []
 
 
 def test_eat_without_entropies_says_so() -> None:

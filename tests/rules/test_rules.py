@@ -58,8 +58,9 @@ def test_a_rule_by_name() -> None:
 
 @pytest.mark.parametrize("threshold", [-0.01, 1.01, float("nan")])
 def test_a_threshold_is_a_certainty(threshold: float) -> None:
-    with pytest.raises(UsageError, match="not a certainty"):
+    with pytest.raises(UsageError, match="'threshold' of 'cgr' cannot be") as caught:
         Cgr(threshold=threshold)
+    assert caught.value.hint == "Use at least 0 and at most 1."
 
 
 def test_an_interval_is_one_or_more() -> None:
@@ -71,7 +72,7 @@ def test_an_interval_is_one_or_more() -> None:
 def test_ways_of_forcing(name: str) -> None:
     assert make_rule(name, forcing="ban").bans_end
     assert not make_rule(name).bans_end
-    with pytest.raises(UnknownName, match="way of forcing"):
+    with pytest.raises(UnknownName, match="value of 'forcing'"):
         make_rule(name, forcing="bann")
 
 

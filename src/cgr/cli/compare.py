@@ -13,8 +13,8 @@ from cgr.cli.shared.arguments import JSON_OPTION, PATH, PENALTIES_HELP, check_in
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from cgr.lab.compare import WrittenComparison
     from cgr.lab.compare.result import Compared
-    from cgr.lab.compare.write import WrittenComparison
 
 
 @click.command("compare")
@@ -40,8 +40,8 @@ def command(
     on the other half. docs/compare.md explains each number.
     """
     check_installed("numpy", "matplotlib")
-    from cgr.lab.compare import PENALTIES, TUNE_ON
-    from cgr.lab.compare.write import write_comparison
+    from cgr.lab.compare import TUNE_ON, write_comparison
+    from cgr.lab.score.accuracy import PENALTIES
 
     costs, share = numbers_in(penalties), TUNE_ON if tune_on is None else tune_on
     written = write_comparison(runs, out, names_in(rules), PENALTIES if costs is None else costs, tune_on=share)
@@ -61,24 +61,23 @@ def _show(written: WrittenComparison) -> None:
 
 
 def _show_one(compared: Compared, console: Console) -> None:
-    from cgr.lab.compare import prose
-    from cgr.lab.compare.tables import table_lines
+    from cgr.lab.compare import tables
 
     run = compared.run
     seeds = "1 seed" if compared.seeds == 1 else f"{compared.seeds} seeds"
     console.print(f"{run.name}: {run.model}, {compared.questions} questions × {seeds}", style="bold")
-    console.print(prose.how_chosen(compared) + "\n", style="dim")
-    header, *rows = table_lines(compared)
+    console.print(tables.how_chosen(compared) + "\n", style="dim")
+    header, *rows = tables.table_lines(compared)
     console.print(header, style="dim")
     for row in rows:
         console.print(row)
     console.print("")
-    for sentence in prose.sentences(compared):
+    for sentence in tables.sentences(compared):
         console.print(sentence)
     for note in compared.notes:
         console.print(f"Note: {note}", style="yellow")
     if compared.missing:
         console.print("\nNot compared:", style="dim")
-    for reason, hint in prose.lacking(compared.missing):
+    for reason, hint in tables.reasons(compared.missing):
         console.print(f"  {reason} {hint}", style="dim")
     console.print("")

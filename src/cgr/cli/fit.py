@@ -48,12 +48,13 @@ def command(
     path = out or run / f"{name}{rule_files.SUFFIX}"
     if not rule_files.is_file(path.name):
         raise UsageError(f"{str(path)!r} does not end in .json.", "The name of a rule file ends in .json.")
-    sample = fitting.read_sample(run, probe_set, share=share)
+    recorded = fitting.open_run(run, probe_set, share=share)
+    columns = recorded.columns()
     parameters = read_parameters(name, given)
     if "interval" in make_rule(name, **parameters).parameters():
-        parameters.setdefault("interval", sample.columns.info.interval)
-    fitted = fitting.fit(make_rule(name, **parameters), sample, penalty=penalty)
-    about = {"run": sample.columns.info.name, "questions": len(sample.columns.questions), "traces": len(sample.traces)}
+        parameters.setdefault("interval", columns.info.interval)
+    fitted = fitting.fit(make_rule(name, **parameters), recorded, penalty=penalty)
+    about = {"run": columns.info.name, "questions": len(columns.questions), "traces": len(columns)}
     made = rule_files.RuleFile.of(fitted.rule, **about)
     made.write(path)
     content = {"rule": made.rule, "parameters": dict(made.parameters)}
@@ -61,7 +62,7 @@ def command(
 
 
 def _summary(fitted: Fit[Any], path: Path) -> str:
-    found, main = fitted.figures, fitted.rule.main
+    found, main = fitted.score, fitted.rule.main
     chosen = f"{main} {getattr(fitted.rule, main):g}" if main else "no main parameter"
     lines = [
         f"{fitted.rule.name}, {chosen}: {found.net:.1%} of the thinking saved, net of probes ({found.gross:.1%} gross)",

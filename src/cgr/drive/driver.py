@@ -61,7 +61,7 @@ class Driver:
     async def run(self, rule: Rule, budget: int, abstention: Abstention) -> Outcome:
         """Drive the loop to its decision, and close the session."""
         loop = reason(rule, budget, abstention, separate_prober=self.session.reader is not None)
-        self.probe_spec = rule.asks.over(self.spec)
+        self.probe_spec = rule.probe_style.over(self.spec)
         if rule.place is not None:
             self._lookahead = Lookahead(self.engine, self.session, self.marks)
         try:

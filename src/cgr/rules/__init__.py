@@ -1,4 +1,4 @@
-"""Stopping rules, one small file each. Add your own with `@rule("name")`, or by an entry point in group `cgr.rules`."""
+"""Stopping rules, one file each. Register your own with `@rule("name")` or by an entry point in the group `cgr.rules`."""
 
 from cgr.rules.adaptive import Adaptive
 from cgr.rules.answer_consistency import AnswerConsistency
@@ -17,7 +17,6 @@ from cgr.rules.base import (
     known_rules,
     make_rule,
     next_multiple,
-    read_parameters,
     rule,
 )
 from cgr.rules.budget_forcing import BudgetForcing
@@ -29,6 +28,7 @@ from cgr.rules.deepconf import DeepConf
 from cgr.rules.deer import Deer
 from cgr.rules.dynasor import Dynasor
 from cgr.rules.eat import Eat
+from cgr.rules.files import read_parameters
 from cgr.rules.fixed_budget import FixedBudget
 from cgr.rules.give_up import GiveUpEarly
 from cgr.rules.level_rule import Levelled, LevelRule

@@ -1,19 +1,19 @@
-"""What a rule is: from what has been seen so far to go on, stop, or keep thinking.
+"""Stopping rules: what a rule sees, what it may do, and how rules are registered and made by name.
 
-A rule is a frozen dataclass; its fields are its parameters and their defaults. It keeps no state: everything it may use is
-in `Seen`, so that the same rule decides live and over a recording, and decides the same.
+A rule is a frozen dataclass. Its fields are its parameters. It keeps no state: all that it may use is in `Seen`, so the
+same rule makes the same decision live and on a recording.
 """
 
 from __future__ import annotations
 
-import typing
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import entry_points
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from cgr.errors import UnknownName, UsageError
-from cgr.probing import Asks
+from cgr.probing import ProbeStyle
 from cgr.records import Probe
 from cgr.rules.marks import Place
 
@@ -21,13 +21,17 @@ ENTRY_POINTS = "cgr.rules"
 WAIT = "\nWait"
 INTERVAL = 1000
 THRESHOLD = 0.99
-Forcing = Literal["replace", "ban"]
+FORCINGS = ("replace", "ban")
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """All that a rule may look at. `tops`: for each thinking token the mean of the 20 highest log-probabilities there, if
-    the rule looks at them. `ids`: the thinking itself, if the rule needs `token_ids`; -1 for what was written into it."""
+    """What a rule may look at: the position `at` in thinking tokens, the probes so far, and how often the end tag was
+    replaced (`forced`).
+
+    `tops`: for each thinking token the mean of its 20 highest log-probabilities, for rules with `inspect_every`. `ids`: the
+    thinking tokens, for rules that need `token_ids`; -1 for tokens that were written in place of the end tag.
+    """
 
     at: int
     probes: tuple[Probe, ...] = ()
@@ -37,27 +41,28 @@ class Seen:
 
     @property
     def last(self) -> Probe:
+        """The newest probe."""
         return self.probes[-1]
 
 
 @dataclass(frozen=True, slots=True)
 class GoOn:
-    """Think on; at the end of thinking: let it end."""
+    """Continue thinking. At the end of thinking: let it end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Stop here: the last probe's answer is the answer; a rule whose probes hold none has it asked for."""
+    """Stop thinking. The last probe's answer is the answer; if probes hold no answer, the model is asked for one."""
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Stop here, and say that there is no answer: thinking on is not worth it."""
+    """Stop thinking, without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeepThinking:
-    """Do not let thinking end: write this instead of the end tag."""
+    """Do not let thinking end: write `text` in place of the end tag."""
 
     text: str = WAIT
 
@@ -66,17 +71,49 @@ Action = GoOn | Stop | GiveUp | KeepThinking
 GO_ON, STOP, GIVE_UP = GoOn(), Stop(), GiveUp()
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The values that a parameter may have: from `low` to `high`, with `above` not `low` itself, or one of `options`."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    above: bool = False
+    options: tuple[str, ...] = ()
+
+    def check(self, name: str, value: Any) -> None:
+        """Raise `UsageError` if the value is not allowed."""
+        if self.options and value not in self.options:
+            raise UnknownName.among(f"value of {name}", value, self.options)
+        if not self.options and (not self.low <= value <= self.high or (self.above and value == self.low)):
+            least = f"{'more than' if self.above else 'at least'} {self.low:g}"
+            most = "" if self.high == math.inf else f" and at most {self.high:g}"
+            raise UsageError(f"The value of {name} cannot be {value:g}.", f"Use {least}{most}.")
+
+
+def parameter(default: Any, limits: Limits | None = None, *, style: str = "") -> Any:
+    """A field of a rule whose value is checked when the rule is made; None is not checked. `style`: the value is this field
+    of the rule's probe style."""
+    return field(default=default, metadata={"limits": limits, "style": style})
+
+
+CERTAINTY, SHARE, COUNT = Limits(0, 1), Limits(0, 1, above=True), Limits(1)
+
+
+DECIDING = ("next_probe", "on_thought", "on_probe", "on_end")  # the methods that make up a decision
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """The rule that never interferes; others override what they need.
+    """The rule that never intervenes. Other rules override what they need.
 
-    `needs` names what an engine must give or a recording must hold. `probes_at_end` asks for a probe when the model wants
-    to end its thinking. `bans_end` forbids the end tag while thinking. `thinks` is False for a rule that never thinks.
-    `main` names the parameter that trades tokens for accuracy, and `grid` its values for a comparison, cautious ones last.
+    `needs`: what an engine must provide or a recording must hold. `probes_at_end`: probe when the model ends its thinking.
+    `thinks`: False for a rule that answers without thinking. `place`: probe at these marks in the thinking, from the
+    position that `next_probe` returns. `answers`: False if probes hold no answer; the model is then asked for one after a
+    stop. `inspect_every`: call `on_thought` after this many thinking tokens; 0: never. `style`: how probes ask, where that
+    differs from the settings.
 
-    `place`: ask at these marks in the thinking, from the position on that `next_probe` names. `answers` is False if a probe
-    holds no answer: after a stop, the answer is asked for with the thinking closed. `inspect_every`: call
-    `on_thought` after this many tokens of thinking; 0: never.
+    `main`: the parameter that trades tokens for accuracy; `grid`: its values in a comparison, the most cautious last.
+    `sweeps_budget`: a comparison varies the budget instead. `learns`: the rule has weights, see `learn`.
     """
 
     name: ClassVar[str]
@@ -85,34 +122,60 @@ class Rule:
     thinks: ClassVar[bool] = True
     main: ClassVar[str | None] = None
     grid: ClassVar[tuple[float, ...]] = ()
+    sweeps_budget: ClassVar[bool] = False
+    learns: ClassVar[bool] = False
     place: ClassVar[Place | None] = None
     answers: ClassVar[bool] = True
     inspect_every: ClassVar[int] = 0
+    style: ClassVar[ProbeStyle] = ProbeStyle()
+
+    def __post_init__(self) -> None:
+        """Check the parameters that were declared with `parameter`."""
+        for one in fields(self):
+            limits, value = one.metadata.get("limits"), getattr(self, one.name)
+            if limits is not None and value is not None:
+                limits.check(f"{one.name!r} of {getattr(self, 'name', type(self).__name__)!r}", value)
 
     @property
-    def asks(self) -> Asks:
-        """How it asks, where it has a way of its own."""
-        return Asks()
+    def probe_style(self) -> ProbeStyle:
+        """How its probes ask, where that differs from the settings."""
+        if type(self).asks is not Rule.asks:
+            return self.asks
+        own = {one.metadata["style"]: getattr(self, one.name) for one in fields(self) if one.metadata.get("style")}
+        return replace(self.style, **own)
+
+    @property
+    def asks(self) -> ProbeStyle:
+        """The former name of `probe_style`; rules that override it still work."""
+        return self.probe_style
 
     @property
     def bans_end(self) -> bool:
+        """Whether the end tag is forbidden while the model thinks."""
         return False
 
     @property
+    def forces(self) -> bool:
+        """Whether the rule keeps a model thinking that wants to end and is not certain."""
+        unsure = Seen(1, (Probe(1, "", 0.0, False),))
+        return self.bans_end or isinstance(self.on_end(unsure), KeepThinking)
+
+    @property
     def sure_at(self) -> float | None:
-        """The certainty below which a probe changes nothing, if there is one: lets the engine stop decoding early."""
+        """A probe below this certainty changes nothing, so an engine may stop decoding it early. None: there is no such
+        certainty."""
         return None
 
     def next_probe(self, seen: Seen) -> int | None:
-        """The next position after `seen.at` where a probe is wanted."""
+        """The position of the next probe, after `seen.at`; None: no more probes."""
         return None if self.place is None else seen.at + 1
 
     def on_thought(self, seen: Seen) -> Action:
-        """What to do after `inspect_every` more tokens of thinking."""
+        """What to do after `inspect_every` more thinking tokens."""
         return GO_ON
 
     def on_probe(self, seen: Seen) -> Action:
-        """What to do after the probe that is last in `seen`."""
+        """What to do after the newest probe."""
         return GO_ON
 
     def on_end(self, seen: Seen) -> Action:
@@ -120,19 +183,50 @@ class Rule:
         return GO_ON
 
     def check(self) -> None:
-        """Refuse to begin without what it has to be told."""
+        """Raise `UsageError` if a parameter is missing that only the user can give."""
 
     def within(self, budget: int) -> Self:
-        """This rule under this budget: what it left open, as lengths of windows, is decided."""
+        """This rule with the parameters filled in that depend on the budget."""
+        return self
+
+    @property
+    def has_array_form(self) -> bool:
+        """Whether `decide_all` makes the same decisions as the loop. It does, unless a subclass changes how the class that
+        wrote `decide_all` decides: such a rule is replayed by the loop."""
+        cls = type(self)
+        author: type[Rule] = next(one for one in cls.__mro__ if "decide_all" in vars(one))
+        kept = all(getattr(cls, name) is getattr(author, name) for name in DECIDING)
+        values = ("probes_at_end", "thinks", "inspect_every")
+        same = all(getattr(self, name) == getattr(author, name) for name in values)
+        return kept and same and not self.bans_end and self.needs <= {"logprobs", *author.needs}
+
+    def decide_all(self, recorded: Any) -> Any:
+        """What this rule decides on all traces of a recording (`cgr.lab.decide.arrays.ProbeArrays`) at once, as
+        `cgr.rules.level_rule.ArrayDecisions`. None: it never intervenes."""
+        return None
+
+    def candidates(self, budget: int) -> Iterable[Self]:
+        """Variants of this rule from which a fit takes the one with the best Grade. None: its main parameter is fitted."""
+        return ()
+
+    @property
+    def unfitted(self) -> bool:
+        """Whether the rule has weights and they were not learned yet."""
+        return False
+
+    def learn(self, traces: Sequence[Any], budget: int, regression: Any) -> Self:
+        """This rule with weights from these traces (`cgr.rules.calibrated.GradedTrace`). `regression`: the functions of
+        `cgr.lab.fit.regression`."""
         return self
 
     @classmethod
     def summary(cls) -> str:
-        """The first sentence of the docstring: what `cgr rules` shows."""
+        """The first sentence of the docstring, shown by `cgr rules`."""
         return (cls.__doc__ or "").strip().split("\n\n")[0].replace("\n    ", " ")
 
     @classmethod
     def parameters(cls) -> dict[str, Any]:
+        """The parameters and their defaults."""
         return {field.name: field.default for field in fields(cls)}
 
 
@@ -141,7 +235,7 @@ _rules: dict[str, type[Rule]] = {}
 
 
 def rule(name: str) -> Callable[[RuleType], RuleType]:
-    """Register a rule under a name: `@rule("mine")` above the dataclass is all it takes."""
+    """Register a rule under a name: write `@rule("mine")` above the dataclass."""
 
     def register(cls: RuleType) -> RuleType:
         cls.name = name
@@ -152,7 +246,7 @@ def rule(name: str) -> Callable[[RuleType], RuleType]:
 
 
 def known_rules() -> dict[str, type[Rule]]:
-    """Every rule by name: the built-in ones, those registered by a decorator, those of installed packages."""
+    """All rules by name: built-in, registered by the decorator, and from entry points of installed packages."""
     for entry in entry_points(group=ENTRY_POINTS):
         if entry.name not in _rules:
             rule(entry.name)(_checked(entry.name, entry.load()))
@@ -165,12 +259,17 @@ def _checked(name: str, found: object) -> type[Rule]:
     raise UsageError(f"The entry point {name!r} is not a rule.", "It must name a subclass of cgr.rules.Rule.")
 
 
-def make_rule(name: str, **parameters: Any) -> Rule:
-    """A rule by name. Parameters that are None keep the rule's own defaults; those it does not have are refused."""
+def rule_class(name: str) -> type[Rule]:
+    """The class of a rule by name."""
     rules = known_rules()
     if name not in rules:
         raise UnknownName.among("rule", name, rules)
-    cls = rules[name]
+    return rules[name]
+
+
+def make_rule(name: str, **parameters: Any) -> Rule:
+    """A rule by name. Parameters that are None keep their defaults; unknown ones are refused."""
+    cls = rule_class(name)
     given = {key: value for key, value in parameters.items() if value is not None}
     for key in given:
         if key not in cls.parameters():
@@ -178,48 +277,18 @@ def make_rule(name: str, **parameters: Any) -> Rule:
     return cls(**given)
 
 
-def read_parameters(name: str, given: Iterable[str]) -> dict[str, Any]:
-    """Parameters of a rule as a person writes them: `agree=5`."""
-    rules = known_rules()
-    if name not in rules:
-        raise UnknownName.among("rule", name, rules)
-    known, hints, found = rules[name].parameters(), typing.get_type_hints(rules[name]), {}
-    for one in given:
-        key, equals, text = one.partition("=")
-        if not (key and equals):
-            raise UsageError(f"{one!r} sets nothing.", "Write it as in --set agree=5.")
-        if key not in known:
-            raise UnknownName.among(f"parameter of {name}", key, known)
-        found[key] = _read(f"{key} of {name}", hints[key], text.strip())
-    return found
-
-
-def _read(what: str, hint: Any, text: str) -> Any:
-    """A number for a parameter that is one, alone or beside None; several, with commas, for one that is several; else the
-    text."""
-    origin, kinds = typing.get_origin(hint), typing.get_args(hint) or (hint,)
-    number = _truth if bool in kinds else float if float in kinds else int if int in kinds else str
-    try:
-        return tuple(map(number, text.split(","))) if origin is tuple else number(text)
-    except ValueError as error:
-        kind = "number" if number is float else "whole number" if number is int else "yes or no"
-        raise UsageError(f"The {what} is a {kind}, not {text!r}.", "Write it as in --set agree=5.") from error
-
-
-def _truth(text: str) -> bool:
-    return ("no", "yes").index({"false": "no", "true": "yes"}.get(text.lower(), text.lower())) == 1
-
-
 def next_multiple(at: int, interval: int) -> int:
-    """The first multiple of the interval past this position."""
+    """The first multiple of the interval after this position."""
     return (at // interval + 1) * interval
 
 
 def check_threshold(threshold: float) -> None:
+    """Raise `UsageError` unless the threshold is a certainty."""
     if not 0 <= threshold <= 1:
         raise UsageError(f"A threshold of {threshold:g} is not a certainty.", "Choose one from 0 to 1, such as 0.99.")
 
 
 def check_at_least_one(what: str, value: int) -> None:
+    """Raise `UsageError` unless this number of tokens is 1 or more."""
     if value < 1:
         raise UsageError(f"The {what} cannot be {value} tokens.", f"Set the {what} to 1 token or more.")

@@ -1,28 +1,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from cgr.errors import UnknownName
-from cgr.rules.base import GO_ON, Action, Forcing, KeepThinking, Rule, Seen, rule
-
-FORCINGS = ("replace", "ban")
+from cgr.rules.base import FORCINGS, GO_ON, Action, KeepThinking, Limits, Rule, Seen, parameter, rule
 
 
 @rule("budget-forcing")
 @dataclass(frozen=True, kw_only=True)
 class BudgetForcing(Rule):
-    """Never let the thinking end before the budget: write "Wait" where the model would stop.
+    """Never let thinking end before the budget: write "Wait" where the model would stop.
 
     Muennighoff et al.: s1, simple test-time scaling (the paper's Algorithm 2). `at_most` limits how often, as s1 does; by
-    default there is no limit, as in the paper. `forcing="ban"` forbids the end tag instead, as its logits processor does.
+    default there is no limit, as in the paper. `forcing="ban"` forbids the end tag instead, as a logits processor does.
     """
 
     at_most: int | None = None
-    forcing: Forcing = "replace"
-
-    def __post_init__(self) -> None:
-        if self.forcing not in FORCINGS:
-            raise UnknownName.among("way of forcing", self.forcing, FORCINGS)
+    forcing: Literal["replace", "ban"] = parameter("replace", Limits(options=FORCINGS))
 
     @property
     def bans_end(self) -> bool:

@@ -6,62 +6,64 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from cgr.errors import UsageError
-from cgr.rules.adaptive import check_rare
-from cgr.rules.base import (
-    GIVE_UP,
-    GO_ON,
-    INTERVAL,
-    STOP,
-    Action,
-    Rule,
-    Seen,
-    check_at_least_one,
-    check_threshold,
-    rule,
-)
+from cgr.records import Probe
+from cgr.rules.base import CERTAINTY, COUNT, GIVE_UP, GO_ON, INTERVAL, STOP, Action, Limits, Rule, Seen, parameter, rule
 from cgr.rules.history import History, history
 
-STEPS = 32  # a budget's worth of probes in the paper: what "for long" is counted in
-SUREST = 1 - 1e-4  # beyond this, certainties tell nothing apart
+STEPS = 32  # probes in the paper's budget: the unit of "how long the answer has held"
+SUREST = 1 - 1e-4  # differences above this certainty mean nothing
+LEAST_EXAMPLES = 20  # with fewer examples no weights are learned
 AS_CERTAINTY = (0.0, 1.0, 0.0, 0.0, 0.0)
 A_TENTH = (0.1, 0.0, 0.0, 0.0, 0.0)
+Drought = tuple[set[int], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class GradedTrace:
+    """A trace with a known answer, to learn from: its probes, which of them are right, whether the final answer is right,
+    and the length of its thinking."""
+
+    probes: Sequence[Probe]
+    right: Sequence[bool]
+    final_right: bool
+    tokens: int
 
 
 @rule("calibrated")
 @dataclass(frozen=True, kw_only=True)
 class Calibrated(Rule):
-    """Stop when what thinking on may still win is not worth its tokens; `cgr fit` learns both from other questions.
+    """Stop when what more thinking may still gain is not worth its tokens; `cgr fit` learns both from other questions.
 
-    A probe closed at `floor` certainty or more is an answer. The chance that stopping there loses nothing is a logistic
-    function (`answered`) of the certainty, for how long the answer has held, the position and how often it changed; the
-    share of the budget that stopping would save is a linear function (`left`) of the same. Below `hope` there is no answer;
-    the chance that none will come rises in steps (`hopeless`) with how long that has been so, and the rest of the budget
-    would be saved. It stops when the risk, 1 less the chance, is at most `price` times the saving: with the answer, or by
-    giving up. While the chance is below `near`, one interval in `rare` is probed. `span` is the budget that all shares are
-    of; 0 is the budget at hand. Unfitted, the chance is the certainty, the saving a tenth, and nothing is given up.
+    A probe that closed with a certainty of at least `floor` has an answer. The chance that stopping there loses nothing is
+    a logistic function (`answered`) of the certainty, of how long the answer has held, of the position, and of how often
+    the answer changed. The share of the budget that stopping would save is a linear function (`left`) of the same. A probe
+    below `hope` has no hope. The chance that no answer will come rises in steps (`hopeless`) with how long there was no
+    hope; the rest of the budget would be saved. The rule stops when the risk, 1 minus the chance, is at most `price` times
+    the saving: with the answer, or by giving up. While the chance is below `near`, probes are `rare` intervals apart.
+    `span`: the budget that all shares refer to; 0: the current budget. Unfitted, the chance is the certainty, the saving is
+    a tenth, and the rule never gives up.
     """
 
-    price: float = 0.1
-    interval: int = INTERVAL
-    rare: int = 3
-    near: float = 0.8
-    floor: float = 0.5
-    hope: float = 0.15
-    span: int = 0
+    price: float = parameter(0.1, Limits(0))
+    interval: int = parameter(INTERVAL, COUNT)
+    rare: int = parameter(3, COUNT)
+    near: float = parameter(0.8, CERTAINTY)
+    floor: float = parameter(0.5, CERTAINTY)
+    hope: float = parameter(0.15, CERTAINTY)
+    span: int = parameter(0, Limits(0))
     answered: tuple[float, ...] = AS_CERTAINTY
     left: tuple[float, ...] = A_TENTH
     hopeless: tuple[tuple[float, float], ...] = ()
     needs: ClassVar[frozenset[str]] = frozenset({"logprobs"})
     main: ClassVar[str | None] = "price"
     grid: ClassVar[tuple[float, ...]] = (0.4, 0.3, 0.25, 0.2, 0.15, 0.125, 0.1, 0.085, 0.07, 0.06, 0.05, 0.035, 0.02, 0.01)
+    learns: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for value in (self.near, self.floor, self.hope):
-            check_threshold(value)
-        check_at_least_one("interval", self.interval)
-        check_rare(self.rare)
-        if not self.price >= 0 or self.span < 0 or self.hope > self.floor:
-            raise UsageError("A price or span below 0, or hope above the floor, makes no sense.", "Fit it: `cgr fit`.")
+        """Check the parameters, and make tuples of the lists that a file gives."""
+        super().__post_init__()
+        if self.hope > self.floor:
+            raise UsageError("The value of 'hope' cannot be above that of 'floor'.", "Fit the rule: `cgr fit`.")
         object.__setattr__(self, "answered", _weights("answered", self.answered))
         object.__setattr__(self, "left", _weights("left", self.left))
         object.__setattr__(self, "hopeless", tuple((float(share), float(chance)) for share, chance in self.hopeless))
@@ -84,7 +86,7 @@ class Calibrated(Rule):
         return GIVE_UP if seen.last.certainty < self.floor or not seen.last.closed else STOP
 
     def weigh(self, seen: Seen) -> tuple[float, float]:
-        """The chance that stopping at the last probe loses nothing, and the share of the budget that it would save."""
+        """The chance that stopping at the newest probe loses nothing, and the share of the budget that it would save."""
         past, at, span = history(seen.probes, self.floor, self.hope), seen.last.at, self.span or STEPS * INTERVAL
         rest = max(1 - at / span, 0.0)
         if not past.strength:
@@ -92,12 +94,54 @@ class Calibrated(Rule):
         values = features(past, at, span)
         return _logistic(_sum(self.answered, values)), min(max(_sum(self.left, values), 0.0), rest)
 
+    @property
+    def unfitted(self) -> bool:
+        return not self.hopeless and self.answered == AS_CERTAINTY
+
+    def learn(self, traces: Sequence[GradedTrace], budget: int, regression: Any) -> Self:
+        """This rule with weights from these traces.
+
+        Each probe with an answer is an example. For the chance it is good if stopping there loses nothing: its answer is
+        right, or the final answer is wrong. For the saving its value is the rest of the thinking. Each trace is an example
+        of how long there was no hope, and whether its final answer is wrong.
+        """
+        rule, rows, droughts = replace(self, span=budget), [], []
+        for trace in traces:
+            pasts = [history(trace.probes[:count], self.floor, self.hope) for count in range(1, len(trace.probes) + 1)]
+            for probe, past, right in zip(trace.probes, pasts, trace.right, strict=False):
+                if past.strength:
+                    loses_nothing = right or not trace.final_right
+                    rows.append((features(past, probe.at, budget), loses_nothing, (trace.tokens - probe.at) / budget))
+            droughts.append(({past.dry for past in pasts}, not trace.final_right))
+        rule = replace(rule, hopeless=hopeless_steps(droughts, budget, regression.isotonic))
+        if len(rows) < LEAST_EXAMPLES:
+            return rule
+        values, good, saved = zip(*rows, strict=True)
+        return replace(rule, answered=regression.logistic(values, good), left=regression.linear(values, saved))
+
 
 def features(past: History, at: int, span: int) -> tuple[float, ...]:
-    """A constant; certainty; for how long the answer has held; the position; how often the answer changed."""
+    """A constant, the certainty (log odds), how long the answer has held, the position, how often the answer changed."""
     strength = min(past.strength, SUREST)
     certainty = math.log(strength / (1 - strength))
     return 1.0, certainty, math.log1p(STEPS * past.held / span), math.log(at / span), math.log1p(past.changes)
+
+
+def hopeless_steps(droughts: Sequence[Drought], span: int, isotonic: Any) -> tuple[tuple[float, float], ...]:
+    """Steps (share of the budget without hope, chance that the trace ends wrong).
+
+    `droughts`: for each trace, how long it had been without hope at each of its probes, and whether it ends wrong. The
+    chance at a length is the share of wrong traces among those that reached it, made monotonic by `isotonic`. Half a trace
+    of either kind is added, so that few traces never give a chance of 0 or 1.
+    """
+    longest = [(max(lengths, default=0), ends_wrong) for lengths, ends_wrong in droughts]
+    lengths = sorted({length for found, _ in droughts for length in found if length})
+    reached = [[wrong for most, wrong in longest if most >= length] for length in lengths]
+    shares = [(sum(wrong) + 0.5) / (len(wrong) + 1) for wrong in reached]
+    first: dict[float, float] = {}
+    for length, chance in zip(lengths, isotonic(shares, [len(wrong) for wrong in reached]), strict=True):
+        first.setdefault(round(chance, 9), length / span)
+    return tuple((share, chance) for chance, share in first.items())
 
 
 def _sum(weights: Sequence[float], values: Sequence[float]) -> float:
@@ -109,7 +153,6 @@ def _logistic(value: float) -> float:
 
 
 def _weights(name: str, given: Sequence[Any]) -> tuple[float, ...]:
-    """As a tuple, whatever a file gave."""
     if len(given) != len(AS_CERTAINTY):
         raise UsageError(f"{name!r} takes {len(AS_CERTAINTY)} weights, not {len(given)}.", "Learn them with `cgr fit`.")
     return tuple(map(float, given))

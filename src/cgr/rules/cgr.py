@@ -3,47 +3,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from cgr.rules.base import (
-    GO_ON,
-    INTERVAL,
-    STOP,
-    THRESHOLD,
-    Action,
-    Rule,
-    Seen,
-    check_at_least_one,
-    check_threshold,
-    next_multiple,
-    rule,
-)
+from cgr.rules.base import CERTAINTY, COUNT, INTERVAL, THRESHOLD, parameter, rule
+from cgr.rules.level_rule import LevelRule
 
 
 @rule("cgr")
 @dataclass(frozen=True, kw_only=True)
-class Cgr(Rule):
-    """Ask every few tokens what the answer would be now, and stop when the model is sure of it.
+class Cgr(LevelRule):
+    """Probe every `interval` tokens and stop when the certainty of a closed answer reaches the threshold.
 
-    Nogueira, Sun, Silva, Zumot: Certainty-Guided Reasoning in Large Language Models (Algorithm 1). A probe stops the
-    thinking if its answer closed and its certainty is at least the threshold.
+    Nogueira, Sun, Silva, Zumot: Certainty-Guided Reasoning in Large Language Models (Algorithm 1).
     """
 
-    threshold: float = THRESHOLD
-    interval: int = INTERVAL
+    threshold: float = parameter(THRESHOLD, CERTAINTY)
+    interval: int = parameter(INTERVAL, COUNT)
     needs: ClassVar[frozenset[str]] = frozenset({"logprobs"})
     main: ClassVar[str | None] = "threshold"
     grid: ClassVar[tuple[float, ...]] = (0.5, 0.7, 0.8, 0.9, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995, 0.999)
-
-    def __post_init__(self) -> None:
-        check_threshold(self.threshold)
-        check_at_least_one("interval", self.interval)
-
-    @property
-    def sure_at(self) -> float | None:
-        return self.threshold
-
-    def next_probe(self, seen: Seen) -> int | None:
-        return next_multiple(seen.at, self.interval)
-
-    def on_probe(self, seen: Seen) -> Action:
-        probe = seen.last
-        return STOP if probe.closed and probe.certainty >= self.threshold else GO_ON

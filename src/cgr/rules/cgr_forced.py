@@ -1,29 +1,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from cgr.errors import UnknownName
-from cgr.rules.base import STOP, Action, Forcing, KeepThinking, Seen, rule
-from cgr.rules.budget_forcing import FORCINGS
+from cgr.rules.base import FORCINGS, STOP, Action, KeepThinking, Limits, Seen, parameter, rule
 from cgr.rules.cgr import Cgr
 
 
 @rule("cgr-forced")
 @dataclass(frozen=True, kw_only=True)
 class CgrForced(Cgr):
-    """As cgr, and the thinking may not end either until the model is sure or the budget is spent.
+    """As cgr, but thinking may not end until a probe is certain or the budget is spent.
 
-    The paper's Algorithm 3: at the end tag a probe is made; sure, it stops; unsure, "Wait" takes the tag's place.
+    The paper's Algorithm 3: at the end tag a probe is made. If it is certain, thinking stops; if not, "Wait" replaces the
+    tag.
     """
 
-    forcing: Forcing = "replace"
+    forcing: Literal["replace", "ban"] = parameter("replace", Limits(options=FORCINGS))
+    forces: ClassVar[bool] = True
     probes_at_end: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.forcing not in FORCINGS:
-            raise UnknownName.among("way of forcing", self.forcing, FORCINGS)
 
     @property
     def bans_end(self) -> bool:

@@ -3,43 +3,39 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from cgr.errors import UsageError
-from cgr.rules.base import GIVE_UP, GO_ON, Action, Rule, Seen, check_at_least_one, rule
+from cgr.rules.base import COUNT, GIVE_UP, GO_ON, Action, Limits, Rule, Seen, parameter, rule
+from cgr.rules.level_rule import ArrayDecisions
 
 WINDOW = 2048
-SHARE = 16  # of the budget, where that is too small for such a window
+WINDOWS_PER_BUDGET = 16  # for budgets that are too small for such a window
 
 
 @rule("deepconf")
 @dataclass(frozen=True, kw_only=True)
 class DeepConf(Rule):
-    """Give up a line of thought whose confidence over a window of tokens falls below that of most others.
+    """Give up when the confidence over a window of thinking tokens falls below that of most other traces.
 
-    Fu et al.: Deep Think with Confidence (facebookresearch/deepconf). A token's confidence is minus the mean of the 20
-    highest log-probabilities there; a group's is the mean over the last `window` tokens, once there are so many. Below
-    `floor` the trace is given up, and there is no answer. The floor is the given percentile, over warm-up traces, of
-    each one's lowest group (10: high, keeps most; 90: low, keeps few). The lab takes it from a run
-    (`cgr.lab.rivals.warm_floor`); live it must be given. It never stops for being sure.
+    Fu et al.: Deep Think with Confidence (facebookresearch/deepconf). The confidence of a token is minus the mean of the 20
+    highest log-probabilities at its position. A group is the last `window` tokens; its confidence is their mean. Below
+    `floor` the rule gives up, without an answer. The floor is a percentile, over warm-up traces, of each trace's lowest
+    group (10: high, keeps most traces; 90: low, keeps few). The lab computes it from a run
+    (`cgr.lab.decide.risk_control.warm_floor`); live it must be given. The rule never stops with an answer.
     """
 
-    percentile: float = 10.0
+    percentile: float = parameter(10.0, Limits(0, 100))
     floor: float | None = None
-    window: int | None = None
+    window: int | None = parameter(None, COUNT)
     needs: ClassVar[frozenset[str]] = frozenset({"thinking_logprobs"})
     inspect_every: ClassVar[int] = 1
     main: ClassVar[str | None] = "percentile"
     grid: ClassVar[tuple[float, ...]] = (90.0, 75.0, 50.0, 25.0, 10.0, 5.0)
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.percentile <= 100:
-            raise UsageError(f"There is no percentile {self.percentile:g}.", "Use one from 0 to 100.")
-        if self.window is not None:
-            check_at_least_one("window", self.window)
-
     def within(self, budget: int) -> Self:
-        return self if self.window is not None else replace(self, window=max(1, min(WINDOW, budget // SHARE)))
+        window = max(1, min(WINDOW, budget // WINDOWS_PER_BUDGET))
+        return self if self.window is not None else replace(self, window=window)
 
     def check(self) -> None:
         if self.floor is None:
@@ -52,10 +48,48 @@ class DeepConf(Rule):
         group = last_group(seen.tops, self.window or WINDOW)
         return GIVE_UP if group is not None and self.floor is not None and group < self.floor else GO_ON
 
+    def decide_all(self, recorded: Any) -> ArrayDecisions:
+        import numpy as np
+
+        window, lowest = self.window or WINDOW, self._lowest(recorded)
+        floor = self.warm_floor(recorded) if self.floor is None else self.floor
+        first = [int(np.searchsorted(-one, -floor, side="right")) for one in lowest]
+        places = [at + window if at < len(one) else -1 for at, one in zip(first, lowest, strict=True)]
+        return ArrayDecisions(given_up_at=np.array(places, dtype=np.int64))
+
+    def warm_floor(self, recorded: Any) -> float:
+        """The percentile of the lowest groups of the warm-up traces, which are the first trace of each question."""
+        import numpy as np
+
+        lowest = self._lowest(recorded)
+        ends = [lowest[row][-1] for row in recorded.first_traces if len(lowest[row])]
+        known = [end for end in ends if math.isfinite(end)]
+        return float(np.percentile(known, self.percentile)) if known else -math.inf
+
+    def _lowest(self, recorded: Any) -> list[Any]:
+        """Of each trace, the lowest confidence of any group so far, after each token from the first full window on."""
+        size = self.window or WINDOW
+        found: list[Any] = recorded.kept(("deepconf", size), lambda: [lowest_groups(one, size) for one in recorded.tops])
+        return found
+
 
 def last_group(tops: Sequence[float], window: int) -> float | None:
-    """The confidence of the last group of tokens, if there are enough for one; those that nobody sampled count nothing."""
+    """The confidence of the last `window` tokens; None if there are fewer. Tokens that were not sampled do not count."""
     if len(tops) < window:
         return None
     known = [top for top in tops[-window:] if not math.isnan(top)]
     return -math.fsum(known) / len(known) if known else None
+
+
+def lowest_groups(tops: Sequence[float], window: int) -> Any:
+    """The lowest `last_group` so far, after each token from the first full window on, as an array."""
+    import numpy as np
+
+    values = np.array(tops, dtype=np.float64)
+    if len(values) < window:
+        return np.zeros(0)
+    known = ~np.isnan(values)
+    sums, counts = (np.concatenate(([0.0], np.cumsum(one))) for one in (np.where(known, -values, 0.0), known))
+    total, count = sums[window:] - sums[:-window], counts[window:] - counts[:-window]
+    groups = np.divide(total, count, out=np.full(len(total), np.inf), where=count > 0)
+    return np.minimum.accumulate(groups)

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from cgr.errors import UnknownName
-from cgr.probing import END_TAG, Asks
+from cgr.probing import END_TAG, ProbeStyle
 from cgr.records import Probe
-from cgr.rules.base import Seen, check_threshold, rule
+from cgr.rules.base import CERTAINTY, Limits, parameter, rule
 from cgr.rules.level_rule import LevelRule
 from cgr.rules.marks import Place
 
@@ -18,16 +17,16 @@ PREFIX = "\n**Final Answer**\n\\boxed"
 @rule("deer")
 @dataclass(frozen=True, kw_only=True)
 class Deer(LevelRule):
-    """Ask before each "Wait" or "Alternatively", and stop when the trial answer's mean probability exceeds the threshold.
+    """Probe before each "Wait" or "Alternatively" and stop when the mean probability of the answer exceeds the threshold.
 
     Yang et al.: Dynamic Early Exit in Reasoning Models (iie-ycx/DEER). The mean is arithmetic (`avg1`), over the answer's
     tokens after the opening brace; `avg2` takes the geometric mean, and 0 unless the model then ends its thinking. At most
-    10 trials are made. The original then closes the thinking and lets the model write its solution; here the trial answer
-    is taken, as for every rule, so that none is charged for, or saved by, a solution that the others are not asked for.
+    `trials` (10) probes are made. The original then closes the thinking and lets the model write its solution. Here the
+    probe's answer is taken, as for every rule, so that no rule pays or saves the tokens of a solution.
     """
 
-    threshold: float = 0.95
-    average: Literal["avg1", "avg2"] = "avg1"
+    threshold: float = parameter(0.95, CERTAINTY)
+    average: Literal["avg1", "avg2"] = parameter("avg1", Limits(options=AVERAGES))
     trials: int = 10
     tokens: int = 20
     prefix: str = PREFIX
@@ -36,23 +35,15 @@ class Deer(LevelRule):
     main: ClassVar[str | None] = "threshold"
     grid: ClassVar[tuple[float, ...]] = (0.5, 0.7, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99, 0.995, 0.999)
 
-    def __post_init__(self) -> None:
-        check_threshold(self.threshold)
-        if self.average not in AVERAGES:
-            raise UnknownName.among("average", self.average, AVERAGES)
-
     @property
-    def asks(self) -> Asks:
+    def probe_style(self) -> ProbeStyle:
         if self.average == "avg1":
-            return Asks(self.prefix, self.tokens, "mean", "never")
-        return Asks(self.prefix, self.tokens, "geometric-mean", "never", reads="text")
+            return ProbeStyle(self.prefix, self.tokens, "mean", "never")
+        return ProbeStyle(self.prefix, self.tokens, "geometric-mean", "never", reads="text")
 
     @property
     def most_probes(self) -> int | None:
         return self.trials
-
-    def next_probe(self, seen: Seen) -> int | None:
-        return seen.at + 1 if len(seen.probes) < self.trials else None
 
     def levels(self, probes: Sequence[Probe]) -> list[float]:
         if self.average == "avg1":

@@ -1,23 +1,24 @@
-"""A rule with its parameters as a small JSON file: `cgr fit` writes it, and it stands wherever a rule is named."""
+"""Rules from text: a rule with its parameters as a JSON file (`cgr fit` writes it), and parameters as a user types them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import typing
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from cgr.errors import UsageError
-from cgr.rules import Rule, make_rule
+from cgr.errors import UnknownName, UsageError
+from cgr.rules.base import Rule, make_rule, rule_class
 
 SUFFIX = ".json"
-LEFT_OPEN = "interval"  # is the model's, or the user's
+LEFT_OUT = "interval"  # it depends on the model or on the user's choice
 
 
 @dataclass(frozen=True, slots=True)
 class RuleFile:
-    """The name of a rule and its parameters. `fitted` tells a reader where they come from; nothing depends on it."""
+    """The name of a rule and its parameters. `fitted` says what they were learned from; nothing depends on it."""
 
     rule: str
     parameters: Mapping[str, Any]
@@ -25,24 +26,28 @@ class RuleFile:
 
     @classmethod
     def of(cls, rule: Rule, **fitted: Any) -> RuleFile:
-        parameters = {one.name: getattr(rule, one.name) for one in fields(rule) if one.name != LEFT_OPEN}
+        """The file of this rule, without its interval."""
+        parameters = {one.name: getattr(rule, one.name) for one in fields(rule) if one.name != LEFT_OUT}
         return cls(rule.name, parameters, fitted)
 
     def made(self, **more: Any) -> Rule:
+        """The rule; `more`: parameters that replace those of the file."""
         return make_rule(self.rule, **{**self.parameters, **more})
 
     def write(self, path: Path) -> None:
+        """Write the file; its folder is created if needed."""
         text = {"rule": self.rule, "parameters": dict(self.parameters), "fitted": dict(self.fitted)}
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(text, indent=2) + "\n", encoding="utf-8")
 
 
 def is_file(name: str) -> bool:
+    """Whether this names a file and not a rule."""
     return name.endswith(SUFFIX)
 
 
 def named(name: str) -> tuple[str, dict[str, Any]]:
-    """A rule's name and the parameters that come with it: those of a file, where it is the name of one."""
+    """The name of a rule and its parameters: those of the file, if `name` is a file."""
     if not is_file(name):
         return name, {}
     found = read(name)
@@ -50,7 +55,7 @@ def named(name: str) -> tuple[str, dict[str, Any]]:
 
 
 def read(path: str | Path) -> RuleFile:
-    """The rule in this file, checked as if its parameters had been typed."""
+    """The rule in this file; its parameters are checked."""
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -64,14 +69,14 @@ def read(path: str | Path) -> RuleFile:
     name, parameters, fitted = found.get("rule"), found.get("parameters", {}), found.get("fitted", {})
     if not isinstance(name, str) or not isinstance(parameters, dict) or not isinstance(fitted, dict):
         raise _not_a_rule(path)
-    made = RuleFile(name, parameters, fitted)
+    file = RuleFile(name, parameters, fitted)
     try:
-        made.made()
+        file.made()
     except (TypeError, ValueError) as error:
         raise UsageError(
-            f"The parameters in {str(path)!r} do not suit the rule {name!r}.", "Fit it anew: cgr fit."
+            f"The parameters in {str(path)!r} do not suit the rule {name!r}.", "Fit it again: cgr fit."
         ) from error
-    return made
+    return file
 
 
 def _not_a_rule(path: str | Path) -> UsageError:
@@ -79,3 +84,32 @@ def _not_a_rule(path: str | Path) -> UsageError:
         f"{str(path)!r} holds no rule.",
         'It must look like {"rule": "calibrated", "parameters": {...}}, as `cgr fit` writes.',
     )
+
+
+def read_parameters(name: str, given: Iterable[str]) -> dict[str, Any]:
+    """Parameters of a rule from texts such as `agree=5`, as values of the right type."""
+    cls = rule_class(name)
+    hints, found = typing.get_type_hints(cls), {}
+    for one in given:
+        key, equals, text = one.partition("=")
+        if not (key and equals):
+            raise UsageError(f"{one!r} sets nothing.", "Write it as in --set agree=5.")
+        if key not in cls.parameters():
+            raise UnknownName.among(f"parameter of {name}", key, cls.parameters())
+        found[key] = _parse(f"{key} of {name}", hints[key], text.strip())
+    return found
+
+
+def _parse(what: str, hint: Any, text: str) -> Any:
+    """The value of a parameter with this type hint; a tuple is written with commas."""
+    origin, kinds = typing.get_origin(hint), typing.get_args(hint) or (hint,)
+    number = _yes_or_no if bool in kinds else float if float in kinds else int if int in kinds else str
+    try:
+        return tuple(map(number, text.split(","))) if origin is tuple else number(text)
+    except ValueError as error:
+        kind = "number" if number is float else "whole number" if number is int else "yes or no"
+        raise UsageError(f"The {what} is a {kind}, not {text!r}.", "Write it as in --set agree=5.") from error
+
+
+def _yes_or_no(text: str) -> bool:
+    return ("no", "yes").index({"false": "no", "true": "yes"}.get(text.lower(), text.lower())) == 1

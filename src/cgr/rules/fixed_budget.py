@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from cgr.rules.base import Rule, rule
 
@@ -8,7 +9,9 @@ from cgr.rules.base import Rule, rule
 @rule("fixed-budget")
 @dataclass(frozen=True, kw_only=True)
 class FixedBudget(Rule):
-    """Think until the model ends by itself or the budget is spent, then answer.
+    """Think until the model ends its thinking or the budget is spent, then answer.
 
     The paper's baseline (section 4.3).
     """
+
+    sweeps_budget: ClassVar[bool] = True

@@ -1,32 +1,32 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Self
 
-from cgr.rules.base import GIVE_UP, STOP, Action, Seen, check_at_least_one, check_threshold, rule
+from cgr.rules.base import CERTAINTY, COUNT, GIVE_UP, STOP, Action, Seen, parameter, rule
 from cgr.rules.cgr import Cgr
 from cgr.rules.history import is_dry
+
+FLOORS = (0.2, 0.3, 0.4, 0.5, 0.7)
+PATIENCES = (0.125, 0.2, 0.25, 0.3, 0.4, 0.5, 0.65, 0.8, 1)  # as shares of a budget's probes
 
 
 @rule("give-up")
 @dataclass(frozen=True, kw_only=True)
 class GiveUpEarly(Cgr):
-    """As cgr, and give up where there is no hope: no answer, and no more thinking.
+    """As cgr, and give up, without an answer, when certainty stays low.
 
-    It gives up when `patience` probes in a row are less certain than `floor` or did not close. `cgr fit` chooses both for a
-    penalty on wrong answers.
+    The rule gives up when `patience` probes in a row did not close or are less certain than `floor`. `cgr fit` chooses both
+    for a penalty on wrong answers.
     """
 
-    floor: float = 0.3
-    patience: int = 12
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_threshold(self.floor)
-        check_at_least_one("patience", self.patience)
+    floor: float = parameter(0.3, CERTAINTY)
+    patience: int = parameter(12, COUNT)
 
     @property
     def sure_at(self) -> float | None:
-        """Hope must be told from none; how little there is does not matter."""
+        """Below both the floor and the threshold, how low the certainty is does not matter."""
         return min(self.floor, self.threshold)
 
     def on_probe(self, seen: Seen) -> Action:
@@ -34,3 +34,8 @@ class GiveUpEarly(Cgr):
         last = seen.probes[-self.patience :]
         hopeless = len(last) == self.patience and all(is_dry(probe, self.floor) for probe in last)
         return GIVE_UP if hopeless and action != STOP else action
+
+    def candidates(self, budget: int) -> Iterator[Self]:
+        most = max(2, budget // self.interval)
+        patiences = sorted({max(1, round(most * share)) for share in PATIENCES})
+        return (replace(self, floor=floor, patience=patience) for floor in FLOORS for patience in patiences)

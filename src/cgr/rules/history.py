@@ -1,7 +1,7 @@
-"""What a row of probes comes to, for rules that remember more than the last one.
+"""Summary of a series of probes, for rules that use more than the newest one.
 
-A probe whose answer did not close, or whose certainty is below a floor, is dry: nothing else about it is looked at. So a
-probe that was cut short at the floor tells a rule exactly as much as a whole one, and live and replay stay the same.
+A probe is dry if its answer did not close or its certainty is below a floor. Nothing else about a dry probe is used. So a
+probe whose decoding stopped early at the floor gives the same summary as a full one, and live and replay agree.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from cgr.rules.same_answer import same_answer
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """`strength`: the last certainty, if it is an answer, else 0. `held`: thinking tokens since that answer was first
-    given, without a break. `changes`: how often an answer gave way to another. `dry`: thinking tokens since there was last
-    hope."""
+    """`strength`: the certainty of the newest probe, 0 if it is dry. `held`: thinking tokens since the current answer was
+    first given without interruption. `changes`: how often the answer changed. `dry`: thinking tokens since the last probe
+    with hope."""
 
     strength: float = 0.0
     held: int = 0
@@ -27,30 +27,31 @@ class History:
 
 
 def is_dry(probe: Probe, floor: float) -> bool:
+    """Whether the probe has no answer of at least this certainty."""
     return not probe.closed or probe.certainty < floor
 
 
 @lru_cache(maxsize=4096)
 def same(one: str, other: str) -> bool:
-    """As mathematics, as far as that can be told; kept, since a row of probes is looked through after each of them."""
+    """Whether two answers are the same; cached, since rules compare all probes again after each new one."""
     return one == other or same_answer(one, other)
 
 
 def history(probes: Sequence[Probe], floor: float, hope: float) -> History:
-    """From `floor` on a probe is an answer; below `hope` there is none."""
-    since = hoped = changes = 0
+    """The summary of these probes. From the certainty `floor` on, a probe has an answer; below `hope`, it has no hope."""
+    held_since = last_hope = changes = 0
     answer: str | None = None
-    broken, strength = True, 0.0
+    interrupted, strength = True, 0.0
     for probe in probes:
         if not is_dry(probe, hope):
-            hoped = probe.at
+            last_hope = probe.at
         if is_dry(probe, floor):
-            broken, strength = True, 0.0
+            interrupted, strength = True, 0.0
             continue
         changed = answer is not None and not same(answer, probe.answer)
-        if broken or changed:
-            since = probe.at
+        if interrupted or changed:
+            held_since = probe.at
         changes += changed
-        answer, broken, strength = probe.answer, False, probe.certainty
+        answer, interrupted, strength = probe.answer, False, probe.certainty
     at = probes[-1].at if probes else 0
-    return History(strength, 0 if broken else at - since, changes, at - hoped)
+    return History(strength, 0 if interrupted else at - held_since, changes, at - last_hope)

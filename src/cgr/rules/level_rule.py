@@ -1,39 +1,81 @@
-"""Rules that hold one number against a threshold.
+"""Rules that compare one number with a threshold.
 
-`levels` says what a row of probes comes to, one number each; `enough` whether such a number stops the thinking. The loop
-asks for the last one. The lab has all numbers of all traces computed once, and holds them against every threshold.
+`levels` gives one number for each probe, `enough` says whether a number stops the thinking. The loop looks at the newest
+one. The lab computes all numbers of all traces once, and compares them with every threshold (`decide_all`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self
 
 from cgr.records import Probe
-from cgr.rules.base import GIVE_UP, GO_ON, STOP, Action, Rule, Seen
+from cgr.rules.base import GIVE_UP, GO_ON, STOP, Action, Rule, Seen, next_multiple
 from cgr.rules.same_answer import same_answer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrayDecisions:
+    """What a rule decides on all traces of a run, as arrays.
+
+    Flags of shape (traces, probes): `made`, the probes that the rule makes; `stops` and `gives_up`, the probes after which
+    it stops or gives up. `interval`: the rule probes at every multiple of it; None: wherever there is a probe.
+    `given_up_at`: for each trace, where a rule without probes gives up; -1: nowhere.
+    """
+
+    made: Any = None
+    stops: Any = None
+    gives_up: Any = None
+    interval: int | None = None
+    given_up_at: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class LevelRule(Rule):
-    """`levels` must not depend on the main parameter, and the n-th level only on the first n probes. `enough` and
-    `hopeless` are given numbers, or arrays of them."""
+    """Stop at the first probe whose level is enough and whose answer closed; give up at the first that is hopeless.
+
+    By default the level is the certainty, and it is enough from the main parameter on. `levels` must not depend on the main
+    parameter, and the n-th level must depend on the first n probes only. `enough` and `hopeless` are given numbers or
+    arrays. `spacing` names the parameter that says how many tokens the probes are apart.
+    """
+
+    spacing: ClassVar[str] = "interval"
 
     @property
     def most_probes(self) -> int | None:
+        """How many probes are made at most; None: no limit."""
         return None
 
     def levels(self, probes: Sequence[Probe]) -> list[float]:
-        raise NotImplementedError
+        """The level after each of these probes."""
+        return [probe.certainty for probe in probes]
 
     def enough(self, level: Any) -> Any:
-        raise NotImplementedError
+        """Whether this level stops the thinking."""
+        if self.main is None:
+            raise NotImplementedError(f"{type(self).__name__} must say which level is enough")
+        return level >= getattr(self, self.main)
 
     def hopeless(self, level: Any, at: Any) -> Any:
-        """Whether to give up at this level after so many tokens."""
+        """Whether to give up at this level after `at` thinking tokens."""
         return level < -math.inf
+
+    @property
+    def sure_at(self) -> float | None:
+        """The main parameter, if the rule compares nothing but the certainty with it."""
+        cls = type(self)
+        plain = cls.levels is LevelRule.levels and cls.enough is LevelRule.enough and cls.hopeless is LevelRule.hopeless
+        return getattr(self, self.main) if plain and self.main is not None else None
+
+    def next_probe(self, seen: Seen) -> int | None:
+        if self.most_probes is not None and len(seen.probes) >= self.most_probes:
+            return None
+        if self.place is not None:
+            return seen.at + 1
+        interval: int | None = getattr(self, self.spacing, None)
+        return None if interval is None else next_multiple(seen.at, interval)
 
     def on_probe(self, seen: Seen) -> Action:
         level = self.levels(seen.probes)[-1]
@@ -41,9 +83,26 @@ class LevelRule(Rule):
             return STOP
         return GIVE_UP if self.hopeless(level, seen.at) else GO_ON
 
+    def decide_all(self, recorded: Any) -> ArrayDecisions:
+        self.check()
+        interval = getattr(self, self.spacing) if self.place is None else None
+        made = recorded.present if interval is None else recorded.present & (recorded.at % interval == 0)
+        if self.most_probes is not None:
+            made = made & (made.cumsum(axis=1) <= self.most_probes)
+        plain = type(self).levels is LevelRule.levels
+        level = recorded.certainty(self) if plain else recorded.levels(self, made)
+        closed = recorded.closed if self.answers else made
+        return ArrayDecisions(made, made & closed & self.enough(level), made & self.hopeless(level, recorded.at), interval)
+
+    def without_main(self) -> Self:
+        """This rule with its main parameter at the default. Rules that are equal then have the same levels."""
+        defaults: dict[str, Any] = {one.name: one.default for one in fields(self) if one.name == self.main}
+        return replace(self, **defaults)
+
 
 def agreements(probes: Sequence[Probe], counts: Sequence[bool] = ()) -> list[float]:
-    """How many probes in a row, up to each, gave the same whole answer. One that does not count breaks the row."""
+    """After each probe: how many in a row, up to this one, gave the same valid answer. `counts`: False where a probe does
+    not count."""
     lengths: list[float] = []
     for number, probe in enumerate(probes):
         if not probe.valid or (counts and not counts[number]):
@@ -55,12 +114,12 @@ def agreements(probes: Sequence[Probe], counts: Sequence[bool] = ()) -> list[flo
     return lengths
 
 
-def exponential(values: Sequence[float], weight: float) -> list[float]:
-    """The exponential mean after each value, which has this weight; it begins at the first."""
+def exponential_means(values: Sequence[float], weight: float) -> list[float]:
+    """The exponential mean after each value. A new value has this weight; the first mean is the first value."""
     means: list[float] = []
     for value in values:
         means.append(weight * value + (1 - weight) * means[-1] if means else value)
     return means
 
 
-Levelled = LevelRule  # its former name, for rules written against it
+Levelled = LevelRule  # the former name, for rules written against it

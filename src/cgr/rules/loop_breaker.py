@@ -4,41 +4,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from cgr.errors import UnknownName, UsageError
-from cgr.rules.base import GIVE_UP, GO_ON, STOP, Action, Seen, check_at_least_one, rule
+from cgr.rules.base import COUNT, GIVE_UP, GO_ON, STOP, Action, Limits, Seen, parameter, rule
 from cgr.rules.cgr import Cgr
-
-THEN = ("stop", "give-up")
 
 
 @rule("loop-breaker")
 @dataclass(frozen=True, kw_only=True)
 class LoopBreaker(Cgr):
-    """As cgr, and stop where the thinking goes round in circles.
+    """As cgr, and stop when the thinking repeats itself.
 
-    A loop is there when the thinking ends in the same tokens, at most `longest` of them, `times` times in a row, and that
-    for at least `least` tokens. Probes look for one; then the last answer is the answer, or, with `then="give-up"` or
-    where it did not close, there is none.
+    A loop: the thinking ends with the same tokens, at most `longest` of them, `times` times in a row, together at least
+    `least` tokens. It is looked for at each probe. Then the last answer is the answer; with `then="give-up"`, or if it did
+    not close, there is none.
     """
 
-    times: int = 3
-    least: int = 64
-    longest: int = 512
-    then: Literal["stop", "give-up"] = "stop"
+    times: int = parameter(3, Limits(2))
+    least: int = parameter(64, COUNT)
+    longest: int = parameter(512, COUNT)
+    then: Literal["stop", "give-up"] = parameter("stop", Limits(options=("stop", "give-up")))
     needs: ClassVar[frozenset[str]] = frozenset({"logprobs", "token_ids"})
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.times < 2:
-            raise UsageError(f"What comes {self.times} times is no loop.", "Set times to 2 or more.")
-        check_at_least_one("least length of a loop", self.least)
-        check_at_least_one("longest turn of a loop", self.longest)
-        if self.then not in THEN:
-            raise UnknownName.among("end of a loop", self.then, THEN)
 
     @property
     def sure_at(self) -> float | None:
-        """Any answer may be the last one, unless it is given up."""
+        """Any answer may become the last one, unless the rule then gives up."""
         return self.threshold if self.then == "give-up" else None
 
     def on_probe(self, seen: Seen) -> Action:
@@ -49,11 +37,11 @@ class LoopBreaker(Cgr):
 
 
 def loops(ids: Sequence[int], times: int, least: int, longest: int) -> bool:
-    """Whether these end in the same few, so many times in a row."""
-    return any(_turns(ids, period, times, least) for period in range(1, longest + 1))
+    """Whether these tokens end with a repetition of at most `longest` tokens, `times` times, `least` tokens together."""
+    return any(_repeats(ids, period, times, least) for period in range(1, longest + 1))
 
 
-def _turns(ids: Sequence[int], period: int, times: int, least: int) -> bool:
+def _repeats(ids: Sequence[int], period: int, times: int, least: int) -> bool:
     repeated = max(period * (times - 1), least - period)
     if repeated + period > len(ids) or ids[-1] != ids[-1 - period]:
         return False

@@ -1,7 +1,7 @@
-"""Places in the thinking where a rule may want to ask: before each "Wait" or "Alternatively", or after each paragraph.
+"""Marks: places in the thinking text where a rule may probe, before each "Wait" or "Alternatively" or after each paragraph.
 
-`marks` finds them in a whole text, `Marks` in one that is still coming, and both find the same: there, a mark is only named
-once what follows can no longer change it ("Wait" may yet become "Waiter", a blank line may go on).
+`marks` finds them in a complete text, `Marks` in a text that still grows. Both find the same positions: `Marks` reports a
+mark only when the following text can no longer change it ("Wait" may become "Waiter", a blank line may continue).
 """
 
 from __future__ import annotations
@@ -16,29 +16,30 @@ Place = Literal["wait", "paragraph"]
 WORDS = ("Wait", "Alternatively")
 BEFORE: dict[str, re.Pattern[str]] = {"wait": re.compile(rf"\b(?:{'|'.join(WORDS)})\b")}
 AFTER: dict[str, re.Pattern[str]] = {"paragraph": re.compile(r"\n\n+")}
-LONGEST = max(map(len, WORDS))
+LONGEST_WORD = max(map(len, WORDS))
 
 
 def marks(texts: Sequence[str], place: Place) -> tuple[int, ...]:
-    """The marked positions in tokens with these texts. A mark at 0 is none: nothing was thought yet."""
+    """The marked positions, in tokens, of a thinking text; `texts` are the texts of its tokens. Position 0 is no mark."""
     starts = list(itertools.accumulate(map(len, texts), initial=0))[:-1]
     found = {_position(match, starts, place) for match in pattern(place).finditer("".join(texts))}
     return tuple(sorted(found - {0}))
 
 
 def pattern(place: Place) -> re.Pattern[str]:
+    """What a mark of this kind looks like in the text."""
     return BEFORE[place] if place in BEFORE else AFTER[place]
 
 
 def _position(match: re.Match[str], starts: Sequence[int], place: Place) -> int:
-    """Before the token that it begins in, or after the one that it ends in."""
+    """Before the token in which the match starts, or after the token in which it ends."""
     if place in BEFORE:
         return bisect.bisect_right(starts, match.start()) - 1
     return bisect.bisect_right(starts, match.end() - 1)
 
 
 class Marks:
-    """The marked positions in tokens that come one by one."""
+    """The marked positions in a text whose tokens arrive one by one."""
 
     def __init__(self, place: Place) -> None:
         self.place, self._text = place, ""
@@ -50,18 +51,18 @@ class Marks:
         return len(self._starts)
 
     def add(self, text: str) -> None:
-        """One more token."""
+        """Add one token."""
         self._starts.append(len(self._text))
         self._text += text
         self._search(over=False)
 
     @property
     def settled(self) -> int:
-        """So many tokens are over and done with: no mark will be found in them or before them that is not known."""
+        """The number of tokens from the start in which no further mark can appear."""
         return bisect.bisect_right(self._starts, max(self._undecided(), 0)) - 1 if self._starts else 0
 
     def after(self, at: int, *, over: bool = False) -> int | None:
-        """The first mark past this position, as far as is known; all is, once it is over."""
+        """The first known mark after this position. `over`: the text is complete, so all marks are known."""
         if over:
             self._search(over=True)
         index = bisect.bisect_right(self._found, at)
@@ -78,7 +79,7 @@ class Marks:
         self._searched = max(self._searched, self._undecided())
 
     def _undecided(self) -> int:
-        """Where something may begin that the next token ends."""
+        """The first character from which the next token may complete a mark."""
         if self.place in BEFORE:
-            return len(self._text) - LONGEST
+            return len(self._text) - LONGEST_WORD
         return len(self._text.rstrip("\n"))

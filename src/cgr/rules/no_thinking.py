@@ -9,6 +9,6 @@ from cgr.rules.base import Rule, rule
 @rule("no-thinking")
 @dataclass(frozen=True, kw_only=True)
 class NoThinking(Rule):
-    """Close the thinking before it begins and answer at once: the floor that every rule must beat."""
+    """Close the thinking before it starts and answer at once: the lower bound for all rules."""
 
     thinks: ClassVar[bool] = False

@@ -1,6 +1,6 @@
-"""Answers as plain numbers and texts: as much of mathematics as can be told without computer algebra.
+"""Compare answers as plain numbers or as normalised texts, without computer algebra.
 
-Rules that compare answers use it live and replayed; the lab begins with it and goes on where it does not know.
+Rules use it live and on recordings. Grading in the lab uses it first, and computer algebra where it cannot decide.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-REMEMBERED = 1 << 12  # answers: probe after probe gives the same few
-LONGEST = 400  # characters of what is read as a plain number; longer is left to the guarded worker
+CACHED_ANSWERS = 1 << 12  # probes give the same few answers again and again
+MAX_LENGTH = 400  # characters of a plain number; longer texts are left to the worker process of the grading
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,3}(?: [0-9]{3})+|[0-9]+)?(?:\.[0-9]*)?")
 _RATIO = re.compile(r"([+-]?)(?:\\frac ?\{([0-9]+)\} ?\{([0-9]+)\}|([0-9]+) ?/ ?([0-9]+))")
 _DECIMAL_COMMA = re.compile(r"([+-]?[0-9]+),([0-9]{1,2}|[0-9]{4,})")
@@ -21,7 +21,7 @@ _LEFT_RIGHT = re.compile(r"\\(?:left|right)(?![A-Za-z])")
 
 
 def same_answer(one: str, other: str) -> bool:
-    """Whether two answers are the same: as texts but for their looks, or as plain numbers (`1/2`, `0.5`, `\\frac12`)."""
+    """Whether two answers are equal as normalised texts or as plain numbers (`1/2`, `0.5`, `\\frac12`)."""
     if one == other or normalised(one) == normalised(other):
         return True
     plain = quantities(one, other)
@@ -30,7 +30,7 @@ def same_answer(one: str, other: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A plain number, whether a percent sign follows it, and how it was written without commas and spaces."""
+    """A plain number. `percent`: a percent sign follows it. `body`: how it was written, without commas and spaces."""
 
     value: Fraction
     percent: bool
@@ -38,17 +38,18 @@ class Quantity:
 
     @property
     def written(self) -> str:
+        """The number as text: an integer in its shortest form, anything else as it was written."""
         return (str(self.value) if self.value.denominator == 1 else self.body) + "%" * self.percent
 
     def equals(self, other: Quantity) -> bool:
-        """Equal as written, or, where only one of them has a percent sign, as a share: 50% is 50 and 0.5."""
+        """Equal in value; if only one has a percent sign, also equal as a fraction: 50% equals 50 and 0.5."""
         return self.value in (other.value, other.value * Fraction(100) ** (self.percent - other.percent))
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=CACHED_ANSWERS)
 def quantity(text: str, decimal_comma: bool = False) -> Quantity | None:
-    """A plain decimal or a ratio of integers; None for anything that needs mathematics to be read."""
-    if len(text) > LONGEST:
+    """The number in a text that is a plain decimal or a ratio of integers; None for any other text."""
+    if len(text) > MAX_LENGTH:
         return None
     body = _bare(text)
     percent = body.endswith("%")
@@ -65,7 +66,7 @@ def quantity(text: str, decimal_comma: bool = False) -> Quantity | None:
 
 
 def _bare(text: str) -> str:
-    """Without dollar signs, thin spaces, degrees and a final full stop, none of which change a number."""
+    """The text without dollar signs, thin spaces, degree signs and a final full stop."""
     body = text.replace("\\$", "").strip().strip("$").strip()
     body = body.replace("{,}", ",").replace("\\!", "").replace("\\,", " ").replace("\\ ", " ").replace("\\%", "%")
     body = body.replace("\u2212", "-").replace("\u00a0", " ").replace("\u202f", " ")
@@ -74,14 +75,14 @@ def _bare(text: str) -> str:
 
 
 def quantities(answer: str, gold: str) -> tuple[Quantity, Quantity] | None:
-    """Both as plain numbers, if both are. A comma is a decimal one only if the other side has a point: `1,22`, `1.22`."""
+    """Both as plain numbers, or None. A comma is a decimal comma only if the other answer has a point: `1,22`, `1.22`."""
     left, right = quantity(answer, decimal_comma="." in gold), quantity(gold, decimal_comma="." in answer)
     return (left, right) if left and right else None
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=CACHED_ANSWERS)
 def normalised(text: str) -> str:
-    """The same text without what only changes its looks."""
+    """The text without LaTeX commands and spaces that change only its appearance."""
     body = _BOXED.sub(r"\1", text.strip().strip("$").rstrip("."))
     body = _LEFT_RIGHT.sub("", body).replace("\\!", "")
     body = body.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").replace("\\,", " ").replace("\\ ", " ")

@@ -3,9 +3,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cgr.errors import UsageError
 from cgr.records import Probe
-from cgr.rules.base import GO_ON, STOP, Action, Seen, check_threshold, rule
+from cgr.rules.base import CERTAINTY, GO_ON, SHARE, STOP, Action, Seen, parameter, rule
 from cgr.rules.cgr import Cgr
 from cgr.rules.history import is_dry, same
 
@@ -13,21 +12,15 @@ from cgr.rules.history import is_dry, same
 @rule("smoothed")
 @dataclass(frozen=True, kw_only=True)
 class Smoothed(Cgr):
-    """As cgr, but by an exponential mean of the certainty of one answer, against one lucky probe.
+    """As cgr, with an exponential mean of the certainty of one answer, so that one lucky probe does not stop.
 
-    The mean begins at `floor` and moves by the share `weight` towards each new certainty. It begins anew when the answer
-    changes, and after a probe that is less certain than `floor` or did not close. It stops at the threshold.
+    The mean starts at `floor` and moves by the share `weight` towards each new certainty. It starts again when the answer
+    changes, and after a probe that did not close or is less certain than `floor`. The rule stops at the threshold.
     """
 
-    threshold: float = 0.95
-    weight: float = 0.8
-    floor: float = 0.5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_threshold(self.floor)
-        if not 0 < self.weight <= 1:
-            raise UsageError(f"A weight of {self.weight:g} is not a share.", "Use more than 0 and at most 1, such as 0.8.")
+    threshold: float = parameter(0.95, CERTAINTY)
+    weight: float = parameter(0.8, SHARE)
+    floor: float = parameter(0.5, CERTAINTY)
 
     @property
     def sure_at(self) -> float | None:
@@ -38,6 +31,7 @@ class Smoothed(Cgr):
         return STOP if not dry and self.mean(seen.probes) >= self.threshold else GO_ON
 
     def mean(self, probes: Sequence[Probe]) -> float:
+        """The exponential mean after these probes."""
         mean, answer = self.floor, ""
         for probe in probes:
             if is_dry(probe, self.floor):

@@ -3,8 +3,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from cgr.errors import UsageError
-from cgr.rules.base import GO_ON, STOP, Action, Seen, rule
+from cgr.rules.base import CERTAINTY, COUNT, GO_ON, STOP, Action, Seen, parameter, rule
 from cgr.rules.cgr import Cgr
 from cgr.rules.history import is_dry, same
 
@@ -12,20 +11,15 @@ from cgr.rules.history import is_dry, same
 @rule("sure-twice")
 @dataclass(frozen=True, kw_only=True)
 class SureTwice(Cgr):
-    """As cgr, but one lucky probe is not enough: the same answer must be sure twice in a row.
+    """As cgr, but the same answer must be certain in several probes in a row, so that one lucky probe does not stop.
 
-    `agree` probes in a row must close with the same answer, each at least as certain as the threshold, which can be lower
-    for that. With `rising`, none of them may be less certain than the one before.
+    `agree` probes in a row must close with the same answer, each with a certainty of at least the threshold, which can
+    therefore be lower. With `rising`, none of them may be less certain than the one before.
     """
 
-    threshold: float = 0.95
-    agree: int = 2
+    threshold: float = parameter(0.95, CERTAINTY)
+    agree: int = parameter(2, COUNT)
     rising: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.agree < 1:
-            raise UsageError(f"{self.agree} answers cannot agree.", "Set agree to 1 or more.")
 
     def on_probe(self, seen: Seen) -> Action:
         last = seen.probes[-self.agree :]

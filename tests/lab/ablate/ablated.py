@@ -1,4 +1,4 @@
-"""Runs on disk for the tests of ablations: traces as a reasoning model leaves them, with any number of sets of probes."""
+"""Runs on disk for the tests of ablations: traces like those of a reasoning model, with several probe sets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def probe_set(**other: object) -> ProbeSet:
 
 
 def with_tokens(probe: Probe, brace: float = 0.9) -> Probe:
-    """Each digit a token, and the brace one of its own."""
+    """Each digit is a token, and the brace is one of its own."""
     chances = [*probe.probabilities, *((brace,) if probe.closed else ())]
     texts = [*probe.answer, *(("}",) if probe.closed else ())]
     tokens = tuple(Token(0, text, math.log(chance)) for text, chance in zip(texts, chances, strict=True))
@@ -50,7 +50,7 @@ def run(folder: Path, made: Sequence[RecordedTrace], config: RunConfig = CONFIG,
 
 
 def add(folder: Path, name: str, made: Sequence[RecordedTrace], produced: ProbeSet) -> None:
-    """The probes of these traces as a further set of the run."""
+    """Add the probes of these traces as another probe set of the run."""
     with Store.open(folder, write=True) as store:
         store.add_probe_set(produced, name)
         for one in made:

@@ -1,4 +1,4 @@
-"""Ablations: each held against the loop, the report or a count by hand; and what is said where something is missing."""
+"""Ablations: each is compared with the loop, the report or a count by hand; and the messages for missing recordings."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ from cgr.lab.ablate import aggregate as aggregation
 from cgr.lab.ablate import forcing, interval, threshold
 from cgr.lab.ablate import probe_model as prober
 from cgr.lab.ablate import prompt as asking
-from cgr.lab.ablate.forced_rows import ForcedRow
-from cgr.lab.ablate.inputs import Evidence, stopping
+from cgr.lab.ablate.forcing import ForcedRow
+from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.decide import replay as decisions
 from cgr.lab.decide.columns import Columns
 from cgr.lab.report import numbers
 from cgr.lab.score import accuracy as scores
 from cgr.lab.score import bootstrap as intervals
-from cgr.lab.score.calibration import auroc, calibration_error, reliability
-from cgr.lab.score.measures import measure
-from cgr.lab.score.trust import area_of, error_of, trust
+from cgr.lab.score.calibration import auroc, auroc_of, calibration_error, error_of, probe_calibration, reliability
+from cgr.lab.score.paired import measure
 from cgr.lab.store import Store
 from cgr.lab.store.config import Asking
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
@@ -52,7 +51,8 @@ def _less_sure(one: Probe, by: float) -> Probe:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with a finer set, one that asks otherwise, one that did not probe all, and one of another model."""
+    """A run with a finer probe set, one with another end tag, one with another prefix and a missing trace, and one of
+    another model."""
     path = run(tmp_path_factory.mktemp("runs") / "plausible", MADE)
     add(path, "every-500", FINE, probe_set(interval=500))
     add(path, "closed", less_sure(MADE, 0.5), probe_set(asking=Asking(close_think="always")))
@@ -62,19 +62,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def evidence(folder: Path) -> Evidence:
-    return Evidence.of(folder)
+def inputs(folder: Path) -> AblationInputs:
+    return AblationInputs.open(folder)
 
 
 @pytest.fixture(scope="module")
-def columns(evidence: Evidence) -> Columns:
-    return evidence.columns()
+def columns(inputs: AblationInputs) -> Columns:
+    return inputs.columns()
 
 
 # Measures
 
 
-def test_a_score_is_what_the_report_says_intervals_included(columns: Columns) -> None:
+def test_a_score_equals_the_report_with_its_intervals(columns: Columns) -> None:
     decided = stopping(columns, 0.97)
     (score,) = measure(columns, [decided]).scores
     compared, saved = scores.compare(columns, decided.right), scores.savings(columns, decided)
@@ -87,15 +87,15 @@ def test_a_score_is_what_the_report_says_intervals_included(columns: Columns) ->
     assert score.probe_tokens == pytest.approx(saved.probe_tokens / len(columns))
 
 
-def test_the_baseline_is_the_run_as_it_was(columns: Columns) -> None:
-    base = measure(columns, []).baseline
+def test_the_baseline_is_the_recorded_run(columns: Columns) -> None:
+    base = measure(columns, []).all[0]
     assert (base.diff_points, base.gross_share, base.net_share, base.stopped) == (0, 0, 0, 0)
     assert base.accuracy == scores.accuracy(columns, columns.final_right)
     assert base.thinking_tokens == columns.natural.mean()
 
 
 def test_differences_are_paired(columns: Columns) -> None:
-    """The same way twice cannot be told apart, however wide the interval of either."""
+    """The same decisions twice do not differ, however wide the interval of either."""
     one, other = stopping(columns, 0.97), stopping(columns, 0.5)
     measured = measure(columns, [one, one, other])
     assert measured.scores[0].ci95_net_share[0] < measured.scores[0].ci95_net_share[1]
@@ -111,12 +111,12 @@ def test_equal_accuracy_is_an_interval_above_one_point(columns: Columns) -> None
     assert measured.best_equal() == best
 
 
-def test_one_question_tells_nothing() -> None:
+def test_one_question_is_too_few() -> None:
     with pytest.raises(UsageError, match="fewer than two questions"):
         measure(Columns.of(traces(1, 3), INFO), [])
 
 
-# Trust
+# ProbeCalibration
 
 
 def repeated(columns: Columns, counts: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -127,35 +127,35 @@ def repeated(columns: Columns, counts: list[int]) -> tuple[np.ndarray, np.ndarra
 
 
 @pytest.mark.parametrize("counts", [[1] * 8, [3, 0, 1, 1, 0, 1, 2, 0], [0, 0, 0, 0, 0, 0, 4, 4]])
-def test_a_draw_of_questions_is_scored_as_its_answers_would_be(columns: Columns, counts: list[int]) -> None:
+def test_a_draw_of_questions_is_scored_as_its_answers(columns: Columns, counts: list[int]) -> None:
     whole = repeated(columns, [1] * 8)
     sure, right, _ = repeated(columns, counts)
     drawn = np.array([counts], dtype=np.float64)
-    assert area_of(*whole, 8)(drawn)[0, 0] == pytest.approx(auroc(sure, right))
+    assert auroc_of(*whole, 8)(drawn)[0, 0] == pytest.approx(auroc(sure, right))
     assert error_of(*whole, 8)(drawn)[0, 0] == pytest.approx(calibration_error(reliability(sure, right)))
 
 
-def test_trust_is_what_the_report_says_of_probes(columns: Columns) -> None:
-    found = trust(columns)
-    told = numbers.report(columns).selective[1].selective
-    assert (found.probes, found.auroc, found.ece) == (told.count, told.auroc, told.ece)
+def test_calibration_of_probes_equals_the_report(columns: Columns) -> None:
+    found = probe_calibration(columns)
+    reported = numbers.report(columns).selective[1].selective
+    assert (found.probes, found.auroc, found.ece) == (reported.count, reported.auroc, reported.ece)
     assert found.ci95_auroc is not None
     assert found.ci95_auroc[0] <= (found.auroc or 0) <= found.ci95_auroc[1]
 
 
-def test_without_probes_there_is_nothing_to_trust(columns: Columns) -> None:
-    silent = replace(columns, at=np.full_like(columns.at, -1))
-    assert trust(silent).auroc is None
-    assert trust(silent).ece is None
+def test_without_probes_there_is_no_calibration(columns: Columns) -> None:
+    unprobed = replace(columns, at=np.full_like(columns.at, -1))
+    assert probe_calibration(unprobed).auroc is None
+    assert probe_calibration(unprobed).ece is None
 
 
 # Threshold
 
 
-def test_every_threshold_is_what_the_report_says(evidence: Evidence, columns: Columns) -> None:
-    rows = threshold.ablate(evidence).rows
+def test_every_threshold_equals_the_report(inputs: AblationInputs, columns: Columns) -> None:
+    rows = threshold.ablate(inputs).rows
     report = numbers.report(columns)
-    found = {row.threshold: row.score for row in rows if isinstance(row, threshold.ThresholdRow)}
+    found = {row.threshold: row.score for row in rows if isinstance(row, threshold.ThresholdScore)}
     for row in report.thresholds:
         assert found[row.threshold].accuracy == row.accuracy
         assert found[row.threshold].net_share == pytest.approx(report.saved(row.threshold).net_share)
@@ -164,16 +164,16 @@ def test_every_threshold_is_what_the_report_says(evidence: Evidence, columns: Co
     assert len(found) > 30
 
 
-def test_the_conclusion_names_the_best_threshold_and_the_usual_one(evidence: Evidence) -> None:
-    done = threshold.ablate(evidence)
-    rows = [row for row in done.rows if isinstance(row, threshold.ThresholdRow)]
+def test_the_conclusion_names_the_best_threshold_and_the_usual_one(inputs: AblationInputs) -> None:
+    done = threshold.ablate(inputs)
+    rows = [row for row in done.rows if isinstance(row, threshold.ThresholdScore)]
     best = max((row for row in rows if row.score.equal), key=lambda row: row.score.net_share)
     assert f"at {best.threshold:g}" in done.conclusion.lower()
     assert "0.99 the net saving is" in done.conclusion
 
 
-def test_where_none_is_equal_that_is_said() -> None:
-    """A model that is sure and wrong until the very end."""
+def test_the_conclusion_if_no_threshold_has_equal_accuracy() -> None:
+    """A model that is sure and wrong until the end."""
     made = [
         trace(
             *(f"q{n}", 0, "7", 3500, "end_of_thinking", ("7", 0.999)),
@@ -184,16 +184,16 @@ def test_where_none_is_equal_that_is_said() -> None:
     columns = Columns.of(made, replace(INFO, budget=4000))
     grid = (0.5, 1.0)
     measured = measure(columns, threshold.sweep(columns, grid))
-    rows = [threshold.ThresholdRow(*pair) for pair in zip(grid, measured.scores, strict=True)]
-    assert threshold.conclude(rows, measured, 0.5).startswith("No threshold keeps the interval")
+    rows = [threshold.ThresholdScore(*pair) for pair in zip(grid, measured.scores, strict=True)]
+    assert threshold.conclude(rows, measured, 0.5).startswith("At no threshold does the interval")
 
 
 # Interval
 
 
-def test_a_thinned_grid_is_the_rule_at_that_interval(evidence: Evidence) -> None:
-    rows = [row for row in interval.ablate(evidence).rows if isinstance(row, interval.IntervalRow)]
-    recorded = evidence.traces("every-500")
+def test_a_thinned_grid_equals_the_rule_at_that_interval(inputs: AblationInputs) -> None:
+    rows = [row for row in interval.ablate(inputs).rows if isinstance(row, interval.IntervalRow)]
+    recorded = inputs.traces("every-500")
     natural = sum(one.thinking_tokens for one in recorded)
     assert [row.interval for row in rows] == [500, 1000, 1500, 2000, 2500, 3000]
     for row in rows:
@@ -202,15 +202,15 @@ def test_a_thinned_grid_is_the_rule_at_that_interval(evidence: Evidence) -> None
         assert row.score.probe_tokens == pytest.approx(decided.probe_tokens.mean())
 
 
-def test_the_finest_set_that_asks_alike_is_taken(evidence: Evidence, tmp_path: Path) -> None:
-    assert interval.finest(evidence) == "every-500"
+def test_the_finest_set_with_the_same_prompt_is_used(inputs: AblationInputs, tmp_path: Path) -> None:
+    assert interval.finest(inputs) == "every-500"
     path = run(tmp_path / "run", MADE)
     add(path, "fine", FINE, probe_set(interval=500, asking=Asking(close_think="always")))
-    assert interval.finest(Evidence.of(path)) == "default"
+    assert interval.finest(AblationInputs.open(path)) == "default"
 
 
-def test_the_best_interval_is_named_with_those_that_tie(evidence: Evidence) -> None:
-    done = interval.ablate(evidence)
+def test_the_conclusion_names_the_best_interval_and_ties(inputs: AblationInputs) -> None:
+    done = interval.ablate(inputs)
     rows = [row for row in done.rows if isinstance(row, interval.IntervalRow)]
     best = max(rows, key=lambda row: row.score.net_share)
     assert done.conclusion.startswith(f"Best net saving at an interval of {best.interval:,}: ")
@@ -219,11 +219,11 @@ def test_the_best_interval_is_named_with_those_that_tie(evidence: Evidence) -> N
         assert f"{row.interval:,}" in done.conclusion.split("; ")[1]
 
 
-def test_a_grid_that_cannot_be_thinned_says_so(tmp_path: Path) -> None:
+def test_a_grid_that_cannot_be_thinned_is_refused(tmp_path: Path) -> None:
     made = [replace(one, probes=tuple(one for one in one.probes if one.at == 3000)) for one in MADE]
     path = run(tmp_path / "run", made, own=probe_set(interval=3000))
     with pytest.raises(NotRecorded, match="leave no longer interval"):
-        interval.ablate(Evidence.of(path))
+        interval.ablate(AblationInputs.open(path))
 
 
 # Aggregation
@@ -244,7 +244,7 @@ def tokens(*pairs: tuple[str, float]) -> tuple[Token, ...]:
         ((("}", 0.9),), [], []),
     ],
 )
-def test_the_brace_counts_if_it_stands_alone(
+def test_the_brace_counts_if_it_is_a_token_of_its_own(
     decoded: tuple[tuple[str, float], ...], without: list[float], with_brace: list[float]
 ) -> None:
     made = tokens(*decoded)
@@ -254,14 +254,14 @@ def test_the_brace_counts_if_it_stands_alone(
     assert aggregation.probabilities(asked, True) == pytest.approx(with_brace)
 
 
-def test_the_recorded_aggregate_is_found_again_and_the_brace_changes_it(evidence: Evidence, columns: Columns) -> None:
-    whole = evidence.traces("default", whole=True)
+def test_the_recorded_aggregate_is_reproduced_and_the_brace_changes_it(inputs: AblationInputs, columns: Columns) -> None:
+    whole = inputs.traces("default", whole=True)
     again = aggregation.certainties(columns, whole, "min", brace=False)
     assert again == pytest.approx(np.where(columns.present, columns.certainty, 0.0))
     with_brace = aggregation.certainties(columns, whole, "min", brace=True)
     assert (with_brace <= again).all()
     assert (with_brace[columns.present & columns.closed] <= 0.9).all()
-    rows = aggregation.ablate(evidence).rows
+    rows = aggregation.ablate(inputs).rows
     assert len(rows) == 8
     first = rows[0]
     assert isinstance(first, aggregation.AggregateRow)
@@ -272,15 +272,15 @@ def test_imported_probes_without_tokens_are_refused_with_the_command(tmp_path: P
     bare = [replace(one, probes=tuple(replace(each, tokens=()) for each in one.probes)) for one in MADE]
     path = run(tmp_path / "run", bare)
     with pytest.raises(NotRecorded, match="without their tokens") as raised:
-        aggregation.ablate(Evidence.of(path))
+        aggregation.ablate(AblationInputs.open(path))
     assert raised.value.hint == f"cgr probe {path} --set with-tokens"
 
 
-# How and who
+# Prompt and probe model
 
 
-def test_other_prefixes_and_tags_of_the_same_model_are_set_side_by_side(evidence: Evidence) -> None:
-    done = asking.ablate(evidence)
+def test_prompts_of_the_same_model_are_compared(inputs: AblationInputs) -> None:
+    done = asking.ablate(inputs)
     rows = [row for row in done.rows if isinstance(row, asking.AskingRow)]
     assert [(row.probe_set, row.close_think) for row in rows] == [
         ("default", "never"),
@@ -290,7 +290,7 @@ def test_other_prefixes_and_tags_of_the_same_model_are_set_side_by_side(evidence
     assert "1 of 32 traces are not in all of these sets and are left out." in done.notes
 
 
-def test_a_prober_says_when_and_the_generator_answers() -> None:
+def test_a_prober_stops_and_the_generator_answers() -> None:
     own = [
         trace(
             "a", 0, "70", 2500, "end_of_thinking", ("71", 0.9), [(1000, "70", (0.5, 0.5), True), (2000, "71", (0.9,), True)]
@@ -311,8 +311,8 @@ def test_a_prober_says_when_and_the_generator_answers() -> None:
     assert prober.answered_by(mine, stopping(its, 1.0)).at.tolist() == [2500, 2500]
 
 
-def test_the_model_itself_stands_beside_each_prober(evidence: Evidence) -> None:
-    rows = [row for row in prober.ablate(evidence).rows if isinstance(row, prober.ProberRow)]
+def test_the_model_itself_is_listed_before_each_prober(inputs: AblationInputs) -> None:
+    rows = [row for row in prober.ablate(inputs).rows if isinstance(row, prober.ProberRow)]
     assert [(row.prober, row.answers) for row in rows] == [
         ("thinker", "itself"),
         ("small", "the generator"),
@@ -320,17 +320,17 @@ def test_the_model_itself_stands_beside_each_prober(evidence: Evidence) -> None:
     ]
 
 
-def test_sets_on_different_grids_meet_on_their_common_one(evidence: Evidence) -> None:
-    fine, coarse = evidence.together(["every-500", "default"])
+def test_sets_on_different_grids_are_compared_on_the_common_grid(inputs: AblationInputs) -> None:
+    fine, coarse = inputs.together(["every-500", "default"])
     assert (fine.info.interval, fine.at.tolist()) == (INTERVAL, coarse.at.tolist())
 
 
 # Forcing
 
 
-def forced(natural: list[RecordedTrace], made: list[RecordedTrace]) -> forcing.Forced:
+def forced(natural: list[RecordedTrace], made: list[RecordedTrace]) -> forcing.ForcedRun:
     info = replace(INFO, budget=4000)
-    return forcing.Forced(Path("f"), info, Columns.of(natural, info), tuple(made))
+    return forcing.ForcedRun(Path("f"), info, Columns.of(natural, info), tuple(made))
 
 
 NATURAL = [
@@ -338,7 +338,7 @@ NATURAL = [
     trace("b", 0, "2", 1500, "end_of_thinking", ("3", 0.9), [(1000, "2", (0.5,), True)]),
     trace("c", 0, "4", 4000, "budget", ("4", 0.9), [(at, "4", (0.5,), True) for at in (1000, 2000, 3000)]),
 ]
-# The same, forced on: a and b want to end at 1500, and a again at 2500; what is written instead is one token long.
+# The same, forced: a and b try to end at 1500, and a again at 2500; the forcing text is one token long.
 ON = [
     replace(
         trace(
@@ -366,37 +366,37 @@ ON = [
 
 def test_drift_counts_answers_lost_and_gained() -> None:
     run = forced(NATURAL, ON)
-    found = forcing.drift(run.natural, run.ends.right)
+    found = forcing.drift(run.natural, run.at_end.right)
     assert (found.lost, found.gained) == pytest.approx((1 / 3, 1 / 3))
     assert found.ci95_lost[0] == 0
     assert found.ci95_lost[1] > 1 / 3
     assert forcing.drift(run.natural, run.natural.final_right).lost == 0
 
 
-def test_steps_past_the_natural_end_leave_out_who_had_none() -> None:
+def test_steps_after_the_natural_end_use_traces_that_have_one() -> None:
     steps = forcing.steps(forced(NATURAL, ON))
     assert [(step.after, step.count) for step in steps] == [(0, 2), (1000, 2), (2000, 2)]
     assert [step.certainty for step in steps] == pytest.approx([0.5, 0.6, 0.8])
     assert [step.accuracy for step in steps] == pytest.approx([1, 0.5, 0.5])
 
 
-def test_budget_forcing_pays_for_no_probe_and_cgr_with_forcing_for_those_it_made() -> None:
+def test_budget_forcing_costs_no_probes_and_cgr_forced_those_it_made() -> None:
     run = forced(NATURAL, ON)
-    assert run.ends.probe_tokens.tolist() == [0, 0, 0]
+    assert run.at_end.probe_tokens.tolist() == [0, 0, 0]
     sure = run.until_sure(0.95, ProbeSpec())
     assert sure.at.tolist() == [2500, 3000, 4000]
     assert sure.right.tolist() == [True, True, True]
     assert sure.probe_tokens.tolist() == [8, 8, 6]
 
 
-def test_a_forced_run_that_was_sampled_otherwise_is_noticed() -> None:
+def test_a_forced_run_that_was_sampled_differently_is_noticed() -> None:
     assert forced(NATURAL, ON).departed == 0
     assert forced(NATURAL, [replace(ON[0], forced=((1400, 1),)), *ON[1:]]).departed == 1
 
 
 @pytest.fixture
 def both(tmp_path: Path) -> Path:
-    """A natural run with a forced one in its folder, which lacks a trace."""
+    """A natural run with a forced one in its folder, in which one trace is missing."""
     config = replace(CONFIG, budget=4000)
     path = run(tmp_path / "natural", NATURAL, config)
     run(path / "forced", ON[:2], replace(config, rule="budget-forcing"))
@@ -412,28 +412,28 @@ def test_a_forced_run_in_the_folder_is_found(both: Path) -> None:
     assert (natural.thinking_tokens, stopped.thinking_tokens, budget.thinking_tokens) == (1500, 1500, 4000)
     assert until_sure.thinking_tokens == 3500
     assert budget.net_share == pytest.approx(1 - 4000 / 1500)
-    assert "50.0% of answers go from right to wrong, 50.0% the other way" in made.ablated.conclusion
+    assert "50.0% of the answers change from right to wrong and 50.0% from wrong to right" in made.ablated.conclusion
     assert made.ablated.notes == (f"1 of 3 traces are not in {both}/forced and are left out.",)
     assert (both / "ablations" / "figures" / "forcing.png").is_file()
 
 
-def test_a_forced_run_without_probes_still_shows_its_ends(both: Path, tmp_path: Path) -> None:
+def test_a_forced_run_without_probes_shows_its_final_answers(both: Path, tmp_path: Path) -> None:
     bare = [replace(one, probes=()) for one in ON]
     with Store.create(tmp_path / "bare", replace(CONFIG, budget=4000, rule="budget-forcing")) as store:
         store.add_questions(Question(one.question_id, one.question, one.gold, "integer") for one in bare)
         for one in bare:
             store.add_trace(one)
-    done = forcing.ablate(Evidence.of(both, forced=[tmp_path / "bare"]))
+    done = forcing.ablate(AblationInputs.open(both, forced=[tmp_path / "bare"]))
     assert [row.way for row in done.rows if isinstance(row, ForcedRow)][2:] == ["budget-forcing"]
     assert "was not probed" in done.notes[0]
     done.draw()
 
 
-def test_what_cannot_be_held_against_the_run_is_refused(folder: Path, both: Path) -> None:
+def test_runs_that_cannot_be_compared_are_refused(folder: Path, both: Path) -> None:
     with pytest.raises(UsageError, match="was not forced"):
-        forcing.ablate(Evidence.of(folder, forced=[folder]))
+        forcing.ablate(AblationInputs.open(folder, forced=[folder]))
     with pytest.raises(UsageError, match="no question and seed in common"):
-        forcing.ablate(Evidence.of(folder, forced=[both / "forced"]))
+        forcing.ablate(AblationInputs.open(folder, forced=[both / "forced"]))
 
 
 # All of them
@@ -444,7 +444,7 @@ def written(folder: Path) -> ablations.WrittenAblations:
     return ablations.ablate(folder)
 
 
-def test_everything_that_was_recorded_is_written(folder: Path, written: ablations.WrittenAblations) -> None:
+def test_every_possible_ablation_is_written(folder: Path, written: ablations.WrittenAblations) -> None:
     names = ["threshold", "interval", "aggregation", "asking", "prober"]
     assert [one.name for one in written.ablations.made] == names
     assert written.folder == folder / "ablations"
@@ -457,7 +457,7 @@ def test_everything_that_was_recorded_is_written(folder: Path, written: ablation
     assert [len(one["rows"]) > 1 for one in stored["ablations"]] == [True] * 5
 
 
-def test_what_is_missing_is_named_with_the_command(folder: Path, written: ablations.WrittenAblations) -> None:
+def test_a_missing_ablation_is_listed_with_its_command(folder: Path, written: ablations.WrittenAblations) -> None:
     (missing,) = written.ablations.missing
     assert missing.name == "forcing"
     assert missing.command == (
@@ -467,7 +467,7 @@ def test_what_is_missing_is_named_with_the_command(folder: Path, written: ablati
     assert missing.command.replace("&", "&amp;") in written.page.read_text()
 
 
-def test_the_page_needs_nothing_else(written: ablations.WrittenAblations) -> None:
+def test_the_page_needs_no_other_file(written: ablations.WrittenAblations) -> None:
     text = written.page.read_text()
     assert text.count("data:image/png;base64,") == 5
     assert "http" not in text
@@ -475,29 +475,29 @@ def test_the_page_needs_nothing_else(written: ablations.WrittenAblations) -> Non
         assert f'id="{one.name}"' in text
 
 
-def test_only_some(folder: Path, tmp_path: Path) -> None:
+def test_some_ablations_by_name(folder: Path, tmp_path: Path) -> None:
     some = ablations.ablate(folder, tmp_path / "out", only=["interval"])
     assert [one.name for one in some.ablations.made] == ["interval"]
     assert sorted(path.name for path in (tmp_path / "out" / "figures").iterdir()) == ["interval.png", "interval.svg"]
     with pytest.raises(UnknownName, match="no ablation called 'intervall'"):
         ablations.ablate(folder, only=["intervall"])
-    with pytest.raises(UsageError, match="no ablation to make"):
+    with pytest.raises(UsageError, match="No ablation was named"):
         ablations.ablate(folder, only=[])
 
 
-def test_a_bare_run_gets_what_its_one_set_allows(tmp_path: Path) -> None:
+def test_a_run_with_one_probe_set_gets_three_ablations(tmp_path: Path) -> None:
     found = ablations.measure(run(tmp_path / "bare", MADE))
     assert [one.name for one in found.made] == ["threshold", "interval", "aggregation"]
     assert [one.name for one in found.missing] == ["forcing", "asking", "prober"]
     assert all(one.command.startswith("cgr ") for one in found.missing)
 
 
-def test_runs_that_are_none_are_refused(tmp_path: Path) -> None:
+def test_folders_without_a_run_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="There is no run"):
         ablations.ablate(tmp_path / "nothing")
 
 
-def test_several_intervals_at_once_are_those_of_one_at_a_time() -> None:
+def test_several_intervals_at_once_equal_single_ones() -> None:
     values = np.array([[1.0, 4.0], [2.0, 0.0], [6.0, 1.0]])
     both = intervals.of_each(3, lambda counts: counts @ values)
     assert both == [intervals.of_sum(values[:, 0]), intervals.of_sum(values[:, 1])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,18 +15,19 @@ from hypothesis import strategies as st
 
 from cgr.errors import CgrError, NotRecorded, UnknownName, UsageError
 from cgr.lab.compare import IN_SAMPLE, TOO_FEW, compare
-from cgr.lab.compare import prose as words
-from cgr.lab.compare.choose import Choice, Measured, equal_accuracy, halves, winner
-from cgr.lab.compare.hull import NOTHING, area, corners
+from cgr.lab.compare import tables as words
+from cgr.lab.compare.choose import NOTHING, Choice, area, corners, equal_accuracy, winner
 from cgr.lab.compare.result import SAVING, Compared, Winner
-from cgr.lab.compare.sweep import LONG
+from cgr.lab.compare.sweep import TOO_SLOW
+from cgr.lab.decide import arrays
 from cgr.lab.decide import replay as decisions
-from cgr.lab.decide.columns import Columns, Floats
-from cgr.lab.decide.replay import Decided
+from cgr.lab.decide.arrays import Decisions
+from cgr.lab.decide.columns import Columns
 from cgr.lab.score import accuracy as scores
 from cgr.lab.score import bootstrap as intervals
-from cgr.lab.score.paired import Totals, by_question, drawn, spans, total
+from cgr.lab.score.paired import Paired, Totals, split_questions
 from cgr.lab.store.recorded import RecordedTrace
+from cgr.lab.types import Floats
 from cgr.rules import GIVE_UP, Action, Cgr, Rule, Seen, base, make_rule, rule
 from cgr.rules import files as rule_files
 from tests.lab.runs import SIX_INFO, plausible, six
@@ -36,7 +37,7 @@ TRACES, INFO = plausible(12, 3, chance=4)
 COLUMNS = Columns.of(TRACES, INFO)
 
 
-def decide(one: Rule) -> Decided:
+def decide(one: Rule) -> Decisions:
     return decisions.decide(one, COLUMNS, TRACES)
 
 
@@ -93,7 +94,7 @@ def test_smaller_budgets_are_the_plain_curve() -> None:
     assert [point.value for point in entry.sweep] == [*COLUMNS.steps.tolist(), COLUMNS.limit]
     for point in entry.sweep:
         assert point.value is not None
-        cut = decisions.at_budget(COLUMNS, int(point.value))
+        cut = arrays.at_budget(COLUMNS, int(point.value))
         assert point.accuracy == pytest.approx(scores.accuracy(COLUMNS, cut.right))
         assert point.probe_tokens == 0
     last = entry.sweep[-1]
@@ -147,28 +148,6 @@ def test_a_rule_of_a_users_own_is_there_and_what_it_gives_up_is_neither_right_no
 # Which questions
 
 
-@given(st.sets(st.text(max_size=4), min_size=4, max_size=40), st.floats(0.2, 0.8))
-def test_halves_are_apart_complete_and_the_same_in_any_order(names: set[str], share: float) -> None:
-    ordered = sorted(names)
-    tuning, shown = halves(ordered, share)
-    assert (tuning | shown).all()
-    if (tuning & shown).any():
-        assert min(round(share * len(names)), len(names) - round(share * len(names))) < 2
-        return
-    assert tuning.sum() == round(share * len(names))
-    back, _ = halves(ordered[::-1], share)
-    assert (back[::-1] == tuning).all()
-
-
-def test_halves_of_the_graded_ones_are_those_of_all() -> None:
-    names = [f"q{number}" for number in range(20)]
-    graded = np.arange(20) % 3 > 0
-    tuning, shown = halves(names, 0.5)
-    some, others = halves(names, 0.5, graded)
-    assert (some == (tuning & graded)).all()
-    assert (others == (shown & graded)).all()
-
-
 @pytest.mark.parametrize(
     ("share", "note", "shown"), [(0.5, None, 6), (0.25, None, 9), (0, IN_SAMPLE, 12), (0.01, TOO_FEW, 12)]
 )
@@ -202,20 +181,25 @@ def summed(accuracies: list[float], costs: list[float]) -> Totals:
 def test_equal_accuracy_takes_the_largest_saving_whose_interval_stays_above_the_margin() -> None:
     always, some = [1.0] * 40, [1.0] * 35 + [0.0] * 5
     questions = totals([always, some, always, always], [[1.0] * 40, [0.2] * 40, [0.5] * 40, [0.8] * 40])
-    assert equal_accuracy(Measured.of(questions, DRAWS)) == (2, True)
+    assert equal_accuracy(Paired.of(questions, DRAWS)) == (2, True)
     loses = totals([always, some, [1.0] * 30 + [0.0] * 10], [[1.0] * 40, [0.9] * 40, [0.1] * 40])
-    assert equal_accuracy(Measured.of(loses, DRAWS)) == (1, False)
+    assert equal_accuracy(Paired.of(loses, DRAWS)) == (1, False)
 
 
 def test_of_equal_savings_the_more_cautious_value_is_taken() -> None:
     questions = totals([[1.0] * 4] * 3, [[1.0] * 4, [0.5] * 4, [0.5] * 4])
-    assert equal_accuracy(Measured.of(questions, DRAWS)) == (2, True)
+    assert equal_accuracy(Paired.of(questions, DRAWS)) == (2, True)
+
+
+def columns_of(names: Sequence[str]) -> Columns:
+    """A run with one trace of each of these questions."""
+    return Columns.of([replace(six()[2], question_id=name) for name in names], SIX_INFO)
 
 
 def test_a_choice_that_does_not_hold_where_it_is_shown_does_not_come_into_it() -> None:
     """Found equal on one half, the value is not on the other: the figure is shown, and wins nothing."""
     names = [f"q{number}" for number in range(40)]
-    tuning, _ = halves(names, 0.5)
+    tuning, _ = split_questions(columns_of(names), 0.5)
     traces = [
         replace(six()[2], question_id=name, probes=(replace(six()[2].probes[0], answer="16" if tuned else "17"),))
         for name, tuned in zip(names, tuning, strict=True)
@@ -227,7 +211,7 @@ def test_a_choice_that_does_not_hold_where_it_is_shown_does_not_come_into_it() -
     assert entry.shown.diff_points == -100
     assert entry.by(SAVING).figure is None
     assert found.winners[0].first is None
-    assert "no rule; none is sure to stay within 1 point" in words.sentences(found)[0]
+    assert "no rule; none has an accuracy within 1 point" in words.sentences(found)[0]
 
 
 # The frontier
@@ -266,27 +250,6 @@ def test_the_frontier_is_the_best_that_can_be_had(settings: list[tuple[float, fl
     y = [0.0, *found.accuracy[list(path[1:])], found.accuracy[path[-1]]]
     for accuracy, cost in settings:
         assert accuracy <= np.interp(cost, x, y) + 1e-9 or cost in x
-
-
-# Draws
-
-
-def test_draws_are_shared_so_that_differences_are_paired() -> None:
-    decided = [decisions.at_budget(COLUMNS, COLUMNS.limit), decide(Cgr(threshold=0.9)), decide(Cgr(threshold=0.9))]
-    made = drawn(by_question(COLUMNS, decided), DRAWS)
-    assert made.right.shape == (3, DRAWS)
-    assert (made.right[1] == made.right[2]).all()
-    assert (made.traces == len(COLUMNS)).all()
-    assert made.thinking.mean(axis=1) == pytest.approx(total(by_question(COLUMNS, decided)).thinking, rel=0.05)
-    assert spans(made.diff_points)[0] == (0, 0)
-
-
-def test_draws_in_blocks_are_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    questions = by_question(COLUMNS, [decisions.at_budget(COLUMNS, COLUMNS.limit)])
-    monkeypatch.setattr("cgr.lab.score.paired._CELLS", 7 * len(COLUMNS.questions))
-    made = drawn(questions, 100)
-    assert made.right.shape == (1, 100)
-    assert (made.traces == len(COLUMNS)).all()
 
 
 # Who wins
@@ -342,7 +305,7 @@ def test_sentences() -> None:
     assert second == (
         "Largest area under the frontier: no clear winner; cgr, 25.0%, leads, but its interval overlaps with fixed-budget."
     )
-    assert third.endswith("no other rule comes into it.")
+    assert third.endswith("no other rule counts.")
 
 
 def test_entries_that_are_equal_come_first_by_their_saving() -> None:
@@ -364,7 +327,7 @@ def test_rules_that_lack_a_recording_are_named_with_the_reason() -> None:
 
 
 def test_values_that_cannot_be_decided_are_named_and_the_others_compared() -> None:
-    def reluctant(one: Rule) -> Decided:
+    def reluctant(one: Rule) -> Decisions:
         if isinstance(one, Cgr) and one.threshold < 0.9:
             raise NotRecorded("A probe was cut short.", "Record it anew.")
         return decide(one)
@@ -373,7 +336,7 @@ def test_values_that_cannot_be_decided_are_named_and_the_others_compared() -> No
     (missing,) = found.missing
     assert missing.values == (0.5, 0.7, 0.8)
     assert [point.value for point in found.entry("cgr").sweep] == [value for value in Cgr.grid if value >= 0.9]
-    assert words.lacking(found.missing) == (("cgr at 0.5, 0.7, 0.8: A probe was cut short.", "Record it anew."),)
+    assert words.reasons(found.missing) == (("cgr at 0.5, 0.7, 0.8: A probe was cut short.", "Record it anew."),)
 
 
 def test_where_nothing_can_be_decided_there_is_nobody_to_win() -> None:
@@ -384,9 +347,9 @@ def test_where_nothing_can_be_decided_there_is_nobody_to_win() -> None:
 
 def test_a_rule_that_takes_too_long_is_left_out_and_named() -> None:
     with registered("gives-up", GivesUp):
-        found = compared("gives-up", "cgr", patience=2 * len(TRACES) - 1)
-        assert [(one.rule, one.why) for one in found.missing] == [("gives-up", LONG)]
-        assert len(compared("gives-up", "cgr", patience=2 * len(TRACES)).entries) == 2
+        found = compared("gives-up", "cgr", max_replays=2 * len(TRACES) - 1)
+        assert [(one.rule, one.why) for one in found.missing] == [("gives-up", TOO_SLOW)]
+        assert len(compared("gives-up", "cgr", max_replays=2 * len(TRACES)).entries) == 2
 
 
 def golds_of(count: int) -> list[RecordedTrace]:
@@ -434,8 +397,8 @@ def winner_of(found: Compared, measure: str) -> Winner:
 def test_all_rules_are_compared_without_being_named() -> None:
     """Each is there, or named with the reason."""
 
-    def quick(one: Rule) -> Decided:
-        if not decisions.over_arrays(one) or one.name not in ("cgr", "fixed-budget"):
+    def quick(one: Rule) -> Decisions:
+        if one.name not in ("cgr", "fixed-budget"):
             raise NotRecorded("Not here.")
         return decide(one)
 
@@ -449,7 +412,7 @@ def test_a_comparison_comes_back_from_json() -> None:
 
 
 def test_a_bug_in_a_rule_is_not_hidden() -> None:
-    def broken(one: Rule) -> Decided:
+    def broken(one: Rule) -> Decisions:
         raise CgrError("Something else.")
 
     with pytest.raises(CgrError, match="Something else"):
@@ -467,7 +430,7 @@ def test_a_rule_learns_only_from_the_questions_that_choose() -> None:
         return replace(one, interval=one.interval * 2) if isinstance(one, Cgr) else one
 
     found = compared("cgr", tune_on=0.5, learn=learn)
-    assert [list(questions) for questions in heard] == [list(halves(COLUMNS.questions, 0.5)[0])]
+    assert [list(questions) for questions in heard] == [list(split_questions(COLUMNS, 0.5)[0])]
     plain = compared("cgr", tune_on=0.5)
     assert found.entry("cgr").sweep[-1].probe_tokens < plain.entry("cgr").sweep[-1].probe_tokens
     compared("cgr", tune_on=0, learn=learn)

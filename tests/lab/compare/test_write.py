@@ -13,9 +13,9 @@ from xml.etree import ElementTree
 import pytest
 
 from cgr.cli.main import run
+from cgr.lab.compare import compare_run, write_comparison
 from cgr.lab.compare import figure as frontier
 from cgr.lab.compare.result import Compared
-from cgr.lab.compare.write import compare_run, write_comparison
 from cgr.lab.output import style
 from cgr.lab.report import load, page, write_report
 from cgr.rules import Calibrated
@@ -67,7 +67,7 @@ def test_everything_is_written(folder: Path, capsys: pytest.CaptureFixture[str])
     assert ElementTree.parse(out / "frontier.svg").getroot().tag.endswith("svg")
     assert said.rstrip().endswith(str(out))
     assert "some: imported, 16 questions × 3 seeds" in said
-    assert "Parameters chosen on 8 questions; what is shown is from the other 8." in said
+    assert "Parameters chosen on 8 questions; the numbers are from the other 8." in said
     assert "Most tokens saved at equal accuracy: " in said
     assert "Best Grade p=2: " in said
     assert "no-thinking: The rule 'no-thinking' needs probes before any thinking" in said
@@ -241,7 +241,7 @@ def test_a_rules_name_brings_its_line_to_the_front(tab: Browser, reported: Path)
     assert shown(tab, "#frontier-name") == last
     assert tab.run("document.activeElement.textContent") == last
     assert tab.run("document.querySelectorAll('#rules-table [aria-pressed=true]').length") == 1
-    assert f"; {last} stands out." in tab.run("document.querySelector('#frontier svg').getAttribute('aria-label')")
+    assert f"; {last} is highlighted." in tab.run("document.querySelector('#frontier svg').getAttribute('aria-label')")
     assert tab.errors() == []
 
 
@@ -254,8 +254,8 @@ def test_it_fits_the_screen(tab: Browser, reported: Path, width: int) -> None:
 
 
 def test_without_a_comparison_the_page_says_why_or_nothing(tab: Browser, tmp_path: Path) -> None:
-    traces, info = six(), load(odd.written(tmp_path / "six.jsonl", six())).info
-    runs: list[page.Run] = [(info, traces, {})]
+    traces, info = six(), load(odd.written(tmp_path / "six.jsonl", six()))[1].info
+    runs: list[page.PageRun] = [(info, traces, {})]
     tab.open(page.write(tmp_path / "a", runs, (0.99,), (1.0,)))
     assert tab.run("document.querySelector('#rules').hidden") is True
     tab.open(page.write(tmp_path / "b", runs, (0.99,), (1.0,), [page.comparison(None, "There is <b>one</b> question.")]))
@@ -265,7 +265,7 @@ def test_without_a_comparison_the_page_says_why_or_nothing(tab: Browser, tmp_pat
 
 
 def test_calibrated_is_compared_with_weights_from_the_other_half(folder: Path) -> None:
-    asked = replace(Calibrated(), interval=load(folder).columns.info.interval)
+    asked = replace(Calibrated(), interval=load(folder)[1].info.interval)
     given = replace(asked, answered=tuple(weight + 1e-9 for weight in asked.answered))
     learned, kept = compare_run(folder, {"learned": asked, "kept": given}).entries
     assert {learned.rule, kept.rule} == {"learned", "kept"}

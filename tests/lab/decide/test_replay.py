@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from cgr.errors import CgrError, NotRecorded, UnknownName
 from cgr.lab.decide import replay as decisions
+from cgr.lab.decide.arrays import Decisions, at_budget, first_sure, first_true
 from cgr.lab.decide.columns import Columns
-from cgr.lab.decide.replay import Decided, at_budget, decide, deciding, first_sure, replay, replayed
+from cgr.lab.decide.replay import decide, deciding, replay, replayed
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.probing import ProbeSpec
 from cgr.reason import Abstention
@@ -26,12 +27,12 @@ INFO = RunInfo("made", "none", "none", BUDGET, INTERVAL)
 LEVELS = (0.0, 0.3, 0.5, 0.9, 0.99, 1.0)
 
 
-def assert_same(one: Decided, other: Decided) -> None:
+def assert_same(one: Decisions, other: Decisions) -> None:
     for name in FIELDS:
         assert getattr(one, name).tolist() == getattr(other, name).tolist(), name
 
 
-def or_none(form: Callable[[], Decided]) -> Decided | None:
+def or_none(form: Callable[[], Decisions]) -> Decisions | None:
     try:
         return form()
     except NotRecorded:
@@ -169,15 +170,6 @@ def test_a_rule_of_ones_own_is_replayed_by_the_loop(twice: str) -> None:
     assert decide_twice(0.99) is decided
 
 
-def test_a_form_over_arrays_takes_the_place_of_the_loop(twice: str) -> None:
-    columns = Columns.of(six(), SIX_INFO)
-    form = decisions.vectorised(twice)(lambda made, there: first_sure(there, 2.0))
-    try:
-        assert decide(base.make_rule(twice), columns).fired == 0
-    finally:
-        assert decisions._vectorised.pop(twice) is form
-
-
 def test_an_unknown_rule_is_named() -> None:
     with pytest.raises(UnknownName, match="no rule called 'crg'"):
         deciding(Columns.of(six(), SIX_INFO), "crg")
@@ -201,8 +193,8 @@ def test_a_replay_never_waits() -> None:
         await asyncio.sleep(0)
 
     with pytest.raises(CgrError, match="waited"):
-        decisions._finished(waits())
+        decisions._run_without_loop(waits())
 
 
 def test_first_true_of_nothing() -> None:
-    assert decisions.first_true(np.zeros((2, 0), dtype=np.bool_)).tolist() == [0, 0]
+    assert first_true(np.zeros((2, 0), dtype=np.bool_)).tolist() == [0, 0]

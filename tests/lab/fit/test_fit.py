@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,15 +11,19 @@ import numpy as np
 import pytest
 
 from cgr.errors import UsageError
+from cgr.lab import compare as comparing
 from cgr.lab import fit as fitting
-from cgr.lab.decide.columns import Columns
+from cgr.lab.decide.run import Run
 from cgr.lab.exchange import import_run, write_jsonl
 from cgr.lab.exchange.line import to_line
-from cgr.lab.fit import Sample
+from cgr.lab.score.paired import split_questions
+from cgr.lab.store import Store
+from cgr.lab.store.config import Asking, ProbeSet
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.records import Probe
-from cgr.rules import Calibrated, Cgr, FixedBudget, GiveUpEarly, NoThinking, make_rule
+from cgr.rules import Calibrated, Cgr, FixedBudget, GiveUpEarly, NoThinking, Rule, make_rule
 from cgr.rules import files as rule_files
+from cgr.rules.calibrated import AS_CERTAINTY, GradedTrace
 from tests.support import command
 
 COUNT, BUDGET, INTERVAL = 150, 160, 10
@@ -48,50 +53,13 @@ def trace(number: int, rng: np.random.Generator) -> RecordedTrace:
     return RecordedTrace(f"q{number}", 0, "7", BUDGET, "budget", BUDGET, last, tuple(probes))
 
 
-def sample(seed: int = 0) -> Sample:
+def sample(seed: int = 0) -> Run:
     rng = np.random.default_rng(seed)
     traces = tuple(trace(number, rng) for number in range(COUNT))
-    return Sample(traces, Columns.of(traces, INFO))
+    return Run.of(traces, INFO)
 
 
 SAMPLE, OTHERS = sample(), sample(seed=1)
-
-
-def test_logistic_regression_finds_the_weights() -> None:
-    rng = np.random.default_rng(0)
-    features = np.column_stack([np.ones(20_000), rng.normal(5, 2, 20_000), rng.normal(size=20_000)])
-    weights = np.array([-2.0, 0.5, -1.0])
-    good = (rng.random(20_000) < 1 / (1 + np.exp(-features @ weights))).astype(float)
-    assert fitting.logistic_regression(features, good, ridge=0.01) == pytest.approx(weights, abs=0.1)
-
-
-def test_logistic_regression_of_what_is_always_so() -> None:
-    """Separable, or one feature that never changes: held back by the ridge, and finite."""
-    features = np.column_stack([np.ones(50), np.zeros(50), np.arange(50.0)])
-    weights = fitting.logistic_regression(features, (np.arange(50) > 20).astype(np.float64))
-    assert np.isfinite(weights).all()
-    assert weights[2] > 0
-
-
-def test_linear_regression_finds_the_weights() -> None:
-    rng = np.random.default_rng(0)
-    features = np.column_stack([np.ones(500), rng.normal(5, 2, 500), rng.normal(size=500)])
-    weights = np.array([-2.0, 0.5, -1.0])
-    assert fitting.linear_regression(features, features @ weights, ridge=1e-9) == pytest.approx(weights)
-
-
-@pytest.mark.parametrize(
-    ("values", "weights", "expected"),
-    [
-        ((1, 2, 3), (1, 1, 1), (1, 2, 3)),
-        ((1, 3, 2), (1, 1, 1), (1, 2.5, 2.5)),
-        ((1, 3, 2), (1, 1, 3), (1, 2.25, 2.25)),
-        ((3, 2, 1), (1, 1, 1), (2, 2, 2)),
-        ((), (), ()),
-    ],
-)
-def test_isotonic(values: tuple[float, ...], weights: tuple[float, ...], expected: tuple[float, ...]) -> None:
-    assert fitting.isotonic(np.array(values), np.array(weights)).tolist() == pytest.approx(list(expected))
 
 
 def test_learned_weights_say_what_the_traces_do() -> None:
@@ -106,17 +74,47 @@ def test_learned_weights_say_what_the_traces_do() -> None:
     assert learned.hopeless[-1][0] <= 60 / BUDGET
 
 
+class Recorder:
+    """Regressions that keep what they are given."""
+
+    def __init__(self) -> None:
+        self.good: list[bool] = []
+        self.saved: list[float] = []
+
+    def isotonic(self, values: Sequence[float], weights: Sequence[float]) -> Sequence[float]:
+        return values
+
+    def logistic(self, values: Sequence[Sequence[float]], good: Sequence[bool]) -> tuple[float, ...]:
+        self.good = list(good)
+        return AS_CERTAINTY
+
+    def linear(self, values: Sequence[Sequence[float]], saved: Sequence[float]) -> tuple[float, ...]:
+        self.saved = list(saved)
+        return AS_CERTAINTY
+
+
+def test_an_example_is_good_if_stopping_there_loses_nothing() -> None:
+    """Its answer is right, or the final one is wrong."""
+    probes = (probe(40, "1", 0.9), probe(80, "7", 0.9), probe(120, "1", 0.2))
+    solved = GradedTrace(probes, (False, True, False), final_right=True, tokens=160)
+    failed = GradedTrace(probes, (False, True, False), final_right=False, tokens=120)
+    examples = Recorder()
+    EVERY.learn([solved, failed] * 5, BUDGET, examples)
+    assert examples.good == [False, True, True, True] * 5
+    assert examples.saved == pytest.approx([120 / BUDGET, 80 / BUDGET, 80 / BUDGET, 40 / BUDGET] * 5)
+
+
 def test_too_few_examples_teach_nothing() -> None:
-    few = SAMPLE.of_questions(np.arange(COUNT) == 3)
+    few = SAMPLE.only(np.arange(COUNT) == 3)
     assert fitting.learn(EVERY, few).answered == EVERY.answered
 
 
 def test_calibrated_beats_plain_cgr_on_other_questions() -> None:
     """It stops where the answer holds, and gives up what is hopeless; cgr waits for one probe, lucky or not."""
     fitted = fitting.fit(EVERY, SAMPLE)
-    ours = fitting.figures(OTHERS.columns, OTHERS.decide(fitted.rule))
-    plain = fitting.figures(OTHERS.columns, OTHERS.decide(fitting.fit(Cgr(interval=INTERVAL), SAMPLE).rule))
-    assert fitted.figures.equal
+    ours = fitting.score(OTHERS.columns(), OTHERS.decide(fitted.rule))
+    plain = fitting.score(OTHERS.columns(), OTHERS.decide(fitting.fit(Cgr(interval=INTERVAL), SAMPLE).rule))
+    assert fitted.score.equal
     assert ours.net > 1.3 * plain.net
     assert ours.diff_points > -2
     assert 25 <= ours.gave_up <= 35
@@ -125,27 +123,27 @@ def test_calibrated_beats_plain_cgr_on_other_questions() -> None:
 def test_the_main_parameter_is_chosen_at_equal_accuracy() -> None:
     rule = Cgr(interval=INTERVAL)
     chosen = fitting.fit(rule, SAMPLE)
-    assert chosen.figures.equal
+    assert chosen.score.equal
     for value in rule.grid:
-        tried = fitting.figures(SAMPLE.columns, SAMPLE.decide(replace(rule, threshold=value)))
-        assert not tried.equal or tried.net <= chosen.figures.net
+        tried = fitting.score(SAMPLE.columns(), SAMPLE.decide(replace(rule, threshold=value)))
+        assert not tried.equal or tried.net <= chosen.score.net
 
 
 def test_where_nothing_is_equal_the_most_cautious_is_chosen() -> None:
     wrong = tuple(
         replace(one, probes=tuple(replace(each, answer="1", certainty=1.0, probabilities=(1.0,)) for each in one.probes))
-        for one in SAMPLE.traces
+        for one in SAMPLE.traces()
     )
-    chosen = fitting.fit(Cgr(interval=INTERVAL), Sample(wrong, Columns.of(wrong, INFO)))
-    assert not chosen.figures.equal
+    chosen = fitting.fit(Cgr(interval=INTERVAL), Run.of(wrong, INFO))
+    assert not chosen.score.equal
     assert chosen.rule.threshold == Cgr.grid[-1]
 
 
 def test_giving_up_is_chosen_for_a_penalty() -> None:
     chosen = fitting.fit(GiveUpEarly(interval=INTERVAL), SAMPLE, penalty=1)
     assert isinstance(chosen.rule, GiveUpEarly)
-    assert chosen.figures.gave_up >= 28
-    assert chosen.figures.accuracy == pytest.approx(0.8, abs=0.05)
+    assert chosen.score.gave_up >= 28
+    assert chosen.score.accuracy == pytest.approx(0.8, abs=0.05)
 
 
 def test_learned_leaves_the_main_parameter() -> None:
@@ -163,16 +161,16 @@ def test_a_rule_without_a_parameter(rule: FixedBudget | NoThinking) -> None:
 
 
 def test_ungraded_questions_cannot_be_fitted_to() -> None:
-    traces = tuple(replace(one, gold=None) for one in SAMPLE.traces[:20])
+    traces = tuple(replace(one, gold=None) for one in SAMPLE.traces()[:20])
     with pytest.raises(UsageError, match="without known answers"):
-        fitting.fit(Cgr(interval=INTERVAL), Sample(traces, Columns.of(traces, INFO)))
+        fitting.fit(Cgr(interval=INTERVAL), Run.of(traces, INFO))
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of the first sixty traces, by way of a file."""
     place = tmp_path_factory.mktemp("fit")
-    write_jsonl(place / "traces.jsonl", map(to_line, SAMPLE.traces[:60]))
+    write_jsonl(place / "traces.jsonl", map(to_line, SAMPLE.traces()[:60]))
     import_run(place / "traces.jsonl", place / "run")
     return place / "run"
 
@@ -200,6 +198,42 @@ def test_fit_on_a_share_of_the_questions(folder: Path) -> None:
     assert json.loads(done.stdout)["rule"] == "cgr"
     assert rule_files.read(folder / "cgr.json").fitted["questions"] == 30
     (folder / "cgr.json").unlink()
+
+
+@pytest.fixture(scope="module")
+def partly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of sixty questions. A third has no gold answer. Another probe set has the half that a comparison shows, and ten
+    of the others."""
+    place = tmp_path_factory.mktemp("partly")
+    traces = [replace(one, gold=None) if number % 3 == 0 else one for number, one in enumerate(SAMPLE.traces()[:60])]
+    write_jsonl(place / "traces.jsonl", map(to_line, traces))
+    import_run(place / "traces.jsonl", place / "run")
+    columns = Run.of(traces, INFO).columns()
+    tuning = {columns.questions[number] for number in np.flatnonzero(split_questions(columns, 0.5)[0])}
+    with Store.open(place / "run", write=True) as store:
+        name = store.add_probe_set(ProbeSet("interval", INTERVAL, Asking(close_think="always")), "some")
+        for one in [one for one in traces if one.question_id not in {*sorted(tuning)[10:]}]:
+            store.add_probing((one.question_id, one.seed), name, one.probes)
+    return place / "run"
+
+
+@pytest.mark.parametrize("probe_set", [None, "some"])
+def test_a_comparison_shows_no_question_that_a_rule_was_fitted_to(
+    partly: Path, probe_set: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuned: list[set[str]] = []
+
+    def learn(rule: Rule, run: Run) -> Rule:
+        tuned.append(set(run.columns().questions))
+        return rule
+
+    monkeypatch.setattr(comparing, "learn", learn)
+    compared = comparing.compare_run(partly, {"calibrated": EVERY}, tune_on=0.5)
+    fitted = set(fitting.open_run(partly, probe_set, share=0.5).columns().questions)
+    assert compared.split.apart
+    assert len(fitted) >= 5
+    assert fitted <= tuned[0]
+    assert (fitted == tuned[0]) == (probe_set is None)
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from cgr.lab.decide.columns import Columns
-from cgr.lab.report import numbers
-from cgr.lab.report.headline import Headline, headlines, in_lines, picture
-from cgr.lab.report.result import Report
 from tests.cli.test_lab import count, stopped_midway
-from tests.lab.runs import plausible
 from tests.support import command
 
 SMALL = ("--questions", "14", "--seeds", "1", "--budget", "96")  # more than think at once: Ctrl-C comes midway
@@ -93,52 +87,3 @@ def test_invalid_demo_options_are_refused(arguments: tuple[str, ...], said: str,
     assert said in done.stderr
     assert "hint:" in done.stderr
     assert not (tmp_path / "run").exists()
-
-
-# The lines
-
-
-@pytest.fixture(scope="module")
-def report() -> Report:
-    return numbers.report(Columns.of(*plausible()))
-
-
-def test_a_headline_says_what_the_report_says(report: Report) -> None:
-    base, *rest = headlines(report)
-    assert (base.threshold, base.accuracy, base.saved_tokens) == (None, report.baseline.accuracy, None)
-    for row, said in zip(report.thresholds, rest, strict=True):
-        saved = report.saved(row.threshold)
-        grade = next(one for one in report.grade if (one.threshold, one.penalty) == (row.threshold, 1))
-        assert (said.threshold, said.accuracy, said.diff_points) == (row.threshold, row.accuracy, row.diff_points)
-        assert (said.saved_tokens, said.saved_share) == (saved.total, saved.share)
-        assert (said.net_tokens, said.net_share) == (saved.net_total, saved.net_share)
-        assert (said.grade, base.grade, said.penalty) == (grade.final, grade.baseline, 1)
-        assert row.ci95 is not None
-        assert said.ci95_points == pytest.approx([100 * end / report.questions for end in row.ci95])
-
-
-def test_the_largest_penalty_is_shown_without_a_penalty_of_one(report: Report) -> None:
-    less = replace(report, grade=tuple(row for row in report.grade if row.penalty < 1))
-    assert {row.penalty for row in headlines(less)} == {0.5}
-    assert "Grade p=0.5" in in_lines(headlines(less))[0]
-    assert {row.grade for row in headlines(replace(report, grade=()))} == {None}
-
-
-def test_the_table_fits_a_terminal_and_is_aligned(report: Report) -> None:
-    head, *rows = lines = in_lines(headlines(report))
-    assert max(map(len, lines)) <= 80
-    assert len({len(line) for line in (head, *rows)}) == 1
-    assert head.split() == ["Accuracy", "Diff.", "95%", "interval", "Saved", "Net", "Grade", "p=1"]
-
-
-def test_unknown_numbers_are_shown_as_dashes() -> None:
-    rows = (Headline(None, None), Headline(0.99, None, None, None, 10, 0.1, 5, 0.05))
-    assert in_lines(rows)[2].split() == ["CGR", "0.99", "–", "–", "–", "10.0%", "5.0%", "–"]
-
-
-def test_the_best_available_picture_is_shown(tmp_path: Path) -> None:
-    (tmp_path / "figures").mkdir()
-    assert picture(tmp_path) is None
-    for name in ("tokens_used", "accuracy_against_tokens"):
-        (tmp_path / "figures" / f"{name}.png").touch()
-        assert picture(tmp_path) == tmp_path / "figures" / f"{name}.png"

@@ -90,7 +90,7 @@ def test_every_key_is_documented() -> None:
         ('questions = "arithmetic"\nthresholds = ["a"]', "thresholds must be a list of numbers", "[0.96, 0.99]"),
         ('questions = "arithmetic"\nthresholds = [1.5]', "PATH: A threshold of 1.5 is not a certainty.", "0.99"),
         ('questions = "arithmetic"\nthresholds = []', "PATH: A report needs a threshold.", "0.99"),
-        ('questions = "arithmetic"\npenalties = [-1]', "PATH: A penalty of -1 is not one.", "0 or more"),
+        ('questions = "arithmetic"\npenalties = [-1]', "PATH: A penalty of -1 is not valid.", "0 or more"),
         ('questions = "arithmetic"\ntemperature = nan', "PATH: A temperature of nan is not possible.", "0 or more"),
         ('questions = "arithmetic"\nlogprobs = 1', "logprobs must be true or false, not 1.", "logprobs = true"),
         ("questions = 3", "questions must be text in quotes, not 3.", 'questions = "..."'),

@@ -1,4 +1,4 @@
-"""A real Chromium, driven over its debugging pipe: nothing but the standard library, one browser for many pages."""
+"""Drives a real Chromium over its debugging pipe, with the standard library only: one browser for many pages."""
 
 from __future__ import annotations
 
@@ -27,11 +27,26 @@ FLAGS = (
     "--hide-scrollbars",
     "--remote-debugging-pipe",
 )
-DRAWN = """new Promise((done) => {
-  const look = () => document.documentElement.dataset.drawn === "yes" ? done(true) : setTimeout(look, 5);
+DRAWN = 'document.documentElement.dataset.drawn === "yes"'
+# Looks again and again, and gives up after many times: a page that is broken fails the test instead of blocking it.
+POLL = """new Promise((done) => {
+  let times = 0;
+  const look = () => {
+    if (CONDITION) done(true);
+    else if (++times > 4000) done(false);
+    else setTimeout(look, 5);
+  };
   look();
 })"""
-# The browser reads commands from descriptor 3 and answers on 4; ours may have those numbers, so they step aside first.
+# Opens elements, and waits for their toggle events and for what is drawn after them.
+UNFOLD = """(async () => {
+  const closed = [...document.querySelectorAll(SELECTOR)].filter((one) => !one.open);
+  const toggled = closed.map((one) => new Promise((done) => one.addEventListener("toggle", done, { once: true })));
+  for (const one of closed) one.open = true;
+  await Promise.all(toggled);
+  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+})()"""
+# The browser reads commands from descriptor 3 and answers on 4. Our own pipes may have those numbers, so they are moved.
 START = """
 import fcntl, os, sys
 ours = [fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3]]
@@ -42,13 +57,13 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 
 def find() -> str | None:
-    """The browser on this machine, if there is one."""
+    """The path of a browser on this machine, if there is one."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 @contextmanager
 def launched(binary: str, profile: Path) -> Iterator[Browser]:
-    """A browser with an empty profile, gone afterwards."""
+    """A browser with an empty profile, which ends with the block."""
     read_commands, write = os.pipe()
     read, write_answers = os.pipe()
     theirs = (read_commands, write_answers)
@@ -69,7 +84,7 @@ def launched(binary: str, profile: Path) -> Iterator[Browser]:
 
 
 class Browser:
-    """One tab, spoken to over two pipes."""
+    """One tab, driven over two pipes."""
 
     def __init__(self, read: int, write: int) -> None:
         self._read, self._write = read, write
@@ -86,7 +101,7 @@ class Browser:
         self.call("Page.setLifecycleEventsEnabled", enabled=True)
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """One command and its result; events that come in between are kept."""
+        """Send one command and return its result; events that arrive before it are kept."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": params}
         if self._session:
@@ -112,10 +127,10 @@ class Browser:
         return message
 
     def open(self, path: Path, address: str = "") -> None:
-        """Open a file and wait until the page says that it has drawn."""
+        """Open a file and wait until the page has drawn itself."""
         self.blank()
         self._load(path.as_uri() + address)
-        self.run(DRAWN)
+        self.wait_until(DRAWN)
 
     def blank(self) -> None:
         self._load("about:blank")
@@ -133,8 +148,17 @@ class Browser:
             raise RuntimeError(result["exceptionDetails"].get("exception", {}).get("description", "a script failed"))
         return result["result"].get("value")
 
+    def wait_until(self, condition: str) -> None:
+        """Wait until a JavaScript expression is true; an error if that does not happen."""
+        if not self.run(POLL.replace("CONDITION", condition)):
+            raise AssertionError(f"This did not become true in the page: {condition}")
+
+    def unfold(self, selector: str) -> None:
+        """Open all `<details>` elements that match, and wait until the page has drawn their content."""
+        self.run(UNFOLD.replace("SELECTOR", json.dumps(selector)))
+
     def set(self, selector: str, value: object) -> None:
-        """Put a value into a control as a person would, and wait until the page has drawn anew."""
+        """Set the value of a control as a user does, and wait until the page has drawn again."""
         self.run(f"""new Promise((done) => {{
           const control = document.querySelector({json.dumps(selector)});
           if (control.type === "checkbox") control.checked = {json.dumps(value)}; else control.value = {json.dumps(value)};
@@ -143,14 +167,14 @@ class Browser:
         }})""")
 
     def errors(self) -> list[str]:
-        """What went wrong in the page since it was opened: exceptions, refusals, complaints in the console."""
+        """Errors in the page since it was opened: exceptions, refused requests, and warnings in the console."""
         self.run("0")
         return [json.dumps(event["params"]) for event in self.events if _is_error(event)]
 
     def requests(self) -> list[str]:
-        """Every address that the page asked for."""
-        wanted = (event["params"] for event in self.events if event.get("method") == "Network.requestWillBeSent")
-        return [params["request"]["url"] for params in wanted]
+        """Every address that the page requested."""
+        sent = (event["params"] for event in self.events if event.get("method") == "Network.requestWillBeSent")
+        return [params["request"]["url"] for params in sent]
 
     def resize(self, width: int, height: int) -> None:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)

@@ -4,39 +4,35 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
 import matplotlib
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cgr.lab.decide.columns import Columns
 from cgr.lab.decide.replay import deciding
 from cgr.lab.output import style
 from cgr.lab.report import figures, numbers
-from cgr.lab.report.figures import answers, certainty, seeds, tokens
-from cgr.lab.report.figures.view import View
+from cgr.lab.report.figures import FigureData, answers, certainty, tokens
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from tests.lab.report import test_report as odd
 from tests.lab.runs import SIX_INFO, plausible, six
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PNG = b"\x89PNG\r\n\x1a\n"
 NAMES = {plot.name for plot in figures.PLOTS}
 
 
-def view(traces: list[RecordedTrace], info: RunInfo = SIX_INFO) -> View:
+def figure_data(traces: list[RecordedTrace], info: RunInfo = SIX_INFO) -> FigureData:
     columns = Columns.of(traces, info)
-    return View(columns, numbers.report(columns), deciding(columns))
+    return FigureData(columns, numbers.report(columns), deciding(columns))
 
 
 def missing(traces: list[RecordedTrace], info: RunInfo = SIX_INFO) -> set[str]:
-    scene = view(traces, info)
-    return {plot.name for plot in figures.PLOTS if plot.why_not(scene)}
+    data = figure_data(traces, info)
+    return {plot.name for plot in figures.PLOTS if plot.why_not(data)}
 
 
 # All of them
@@ -46,33 +42,33 @@ def missing(traces: list[RecordedTrace], info: RunInfo = SIX_INFO) -> set[str]:
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every figure of an ordinary run."""
     folder = tmp_path_factory.mktemp("figures")
-    scene = view(*plausible(5, 3))
+    data = figure_data(*plausible(5, 3))
     before = dict(matplotlib.rcParams)
-    figures.write(scene.columns, scene.report, folder)
+    figures.write(data.columns, data.report, folder)
     assert dict(matplotlib.rcParams) == before
     return folder
 
 
-def test_every_figure_is_there_twice_and_listed_with_its_caption(drawn: Path) -> None:
+def test_every_figure_is_written_in_two_formats_and_listed(drawn: Path) -> None:
     assert {path.name for path in drawn.iterdir()} == {f"{name}.{end}" for name in NAMES for end in ("png", "svg")} | {
-        figures.LIST
+        style.LIST
     }
-    listed = (drawn / figures.LIST).read_text(encoding="utf-8")
+    listed = (drawn / style.LIST).read_text(encoding="utf-8")
     assert all(f"`{plot.name}`: {plot.caption}" in listed for plot in figures.PLOTS)
     assert "Left out" not in listed
 
 
-def test_the_files_are_what_they_say(drawn: Path) -> None:
+def test_the_files_have_the_format_of_their_name(drawn: Path) -> None:
     for path in drawn.glob("*.png"):
         assert path.read_bytes().startswith(PNG)
     for path in drawn.glob("*.svg"):
         assert ElementTree.parse(path).getroot().tag.endswith("svg")
 
 
-def test_the_same_figure_is_the_same_file(drawn: Path, tmp_path: Path) -> None:
-    scene = view(*plausible(5, 3))
+def test_the_same_figure_gives_the_same_bytes(drawn: Path, tmp_path: Path) -> None:
+    data = figure_data(*plausible(5, 3))
     with style.styled():
-        again = figures.save(tokens.used(scene), "tokens_used", tmp_path)
+        again = style.save(tokens.used(data), "tokens_used", tmp_path)
     for path in again:
         assert path.read_bytes() == (drawn / path.name).read_bytes()
 
@@ -80,8 +76,8 @@ def test_the_same_figure_is_the_same_file(drawn: Path, tmp_path: Path) -> None:
 def test_no_window_and_no_global_state() -> None:
     light = "import sys, cgr.lab.report; print('matplotlib' in sys.modules)"
     drawing = (
-        "import sys; from tests.lab.test_figures import *; scene = view(six())\n"
-        "with style.styled(): tokens.used(scene)\n"
+        "import sys; from tests.lab.report.test_figures import *; data = figure_data(six())\n"
+        "with style.styled(): tokens.used(data)\n"
         "print('matplotlib.pyplot' in sys.modules)"
     )
     for code in (light, drawing):
@@ -89,7 +85,7 @@ def test_no_window_and_no_global_state() -> None:
         assert ran.stdout == "False\n"
 
 
-# Those that would be nonsense
+# Figures that are left out
 
 BY_SEED = {"accuracy_by_seed", "distance_from_baseline", "tokens_saved_by_seed"}
 SAVED = {"distance_from_baseline", "tokens_saved_by_seed", "tokens_saved_heat_map", "savings_by_question"}
@@ -121,118 +117,95 @@ GRADED = {
         (odd.other_budgets, set()),
     ],
 )
-def test_what_would_be_nonsense_is_left_out_and_the_rest_is_drawn(
-    make: Callable[[], list[RecordedTrace]], left_out: set[str]
-) -> None:
-    scene = view(make())
-    reasons = {plot.name: why for plot in figures.PLOTS if (why := plot.why_not(scene))}
+def test_figures_that_make_no_sense_are_left_out(make: Callable[[], list[RecordedTrace]], left_out: set[str]) -> None:
+    data = figure_data(make())
+    reasons = {plot.name: why for plot in figures.PLOTS if (why := plot.why_not(data))}
     assert reasons.keys() == left_out
     assert all(why.endswith(".") for why in reasons.values())
     with style.styled():
         for plot in figures.PLOTS:
             if plot.name not in reasons:
-                plot.draw(scene).draw_without_rendering()
+                plot.draw(data).draw_without_rendering()
 
 
-def test_what_is_left_out_is_said_and_an_older_one_removed(tmp_path: Path) -> None:
-    scene = view(odd.no_golds())
+def test_a_figure_left_out_is_listed_and_its_old_file_removed(tmp_path: Path) -> None:
+    data = figure_data(odd.no_golds())
     old = tmp_path / "reliability.png"
     old.write_bytes(PNG)
-    plot = next(plot for plot in figures.PLOTS if plot.name == "reliability")
-    found = figures._draw(plot, scene, tmp_path)
-    figures.write_list([found], tmp_path)
+    figures.write(data.columns, data.report, tmp_path)
     assert not old.exists()
-    assert "**Left out: No question has a known answer.**" in (tmp_path / figures.LIST).read_text(encoding="utf-8")
+    assert "**Left out: No question has a known answer.**" in (tmp_path / style.LIST).read_text(encoding="utf-8")
 
 
 def test_a_tiny_budget_has_no_figures_over_steps() -> None:
     assert {"grade_over_budget", "average_certainty"} <= missing(*plausible(2, 2, budget=500, interval=1000))
 
 
-def test_many_questions_and_seeds_find_room() -> None:
+def test_many_questions_and_seeds_fit() -> None:
     traces, info = plausible(60, 3, budget=3000)
-    scene = view(traces, info)
+    data = figure_data(traces, info)
     with style.styled():
         for draw in (tokens.heat_map, tokens.by_question):
-            figure = draw(scene)
+            figure = draw(data)
             figure.draw_without_rendering()
             assert figure.get_size_inches()[1] == 6
             assert not figure.axes[0].get_yticks().size
-    wide = view(*plausible(2, 90, budget=3000))
+    wide = figure_data(*plausible(2, 90, budget=3000))
     with style.styled():
-        figure = seeds.accuracy(wide)
+        figure = answers.by_seed(wide)
     assert len(figure.axes[0].get_xticks()) <= 20
 
 
-# What they show
+# What figures show
 
 
-def test_cumulative_predictions_of_the_six_land_at_the_budget() -> None:
+def test_cumulative_predictions_of_the_six_traces() -> None:
     """At 0.99: c ends at 1800 and 900, a at 3000 (sure) and 2000 (wrong), b at 3000 (sure) and else at the budget."""
-    scene = view(six())
-    assert answers.given_at(scene).tolist() == [3000, 4000, 1801, 2001, 3000, 901]
+    data = figure_data(six())
+    assert answers.given_at(data).tolist() == [3000, 4000, 1801, 2001, 3000, 901]
     with style.styled():
-        lines = answers.cumulative(scene).axes[0].get_lines()
+        lines = answers.cumulative(data).axes[0].get_lines()
     right, _, last_right, wrong, _, last_wrong = (line.get_ydata().tolist() for line in lines)
     assert right == [0, 0.5, 1.0, 2.0]
     assert wrong == [0, 0, 0, 0.5]
     assert (last_right, last_wrong) == ([2.5], [0.5])
 
 
-def test_the_ratio_begins_with_the_first_correct_answer() -> None:
+def test_the_ratio_starts_at_the_first_correct_answer() -> None:
     with style.styled():
-        line = answers.ratio(view(six())).axes[0].get_lines()[0]
+        line = answers.ratio(figure_data(six())).axes[0].get_lines()[0]
     assert line.get_xdata().tolist() == [1000, 2000, 3000, 4000]
     assert line.get_ydata().tolist() == [0, 0, 0.25, 0.2]
 
 
-def test_average_certainty_of_the_living_and_carried_forward() -> None:
-    grid, living, carried = certainty._paths(view(six()))
-    assert living.sum(axis=0).tolist() == [5, 4, 3]
+def test_average_certainty_of_running_and_of_all_traces() -> None:
+    grid, running, carried = certainty.certainty_by_step(figure_data(six()))
+    assert running.sum(axis=0).tolist() == [5, 4, 3]
     assert carried[2].tolist() == [0.965, 0.97, 0.97]
     assert carried[5].tolist() == [0.9, 0.9, 0.9]
     assert carried[4].tolist() == [0, 0.6, 0.99]  # the first did not close
-    assert grid[living].sum() == pytest.approx(carried[living].sum())
+    assert grid[running].sum() == pytest.approx(carried[running].sum())
 
 
-def test_a_hole_in_the_grid_is_carried_over() -> None:
+def test_a_missing_probe_keeps_the_last_certainty() -> None:
     first = six()[0]
     traces = [replace(first, probes=(first.probes[0], first.probes[2]))]
-    _, living, carried = certainty._paths(view(traces))
-    assert living.tolist() == [[True, False, True]]
+    _, running, carried = certainty.certainty_by_step(figure_data(traces))
+    assert running.tolist() == [[True, False, True]]
     assert carried.tolist() == [[0.41, 0.41, 0.998]]
 
 
-def test_the_band_is_the_deviation_between_seeds() -> None:
-    scene = view(six())
-    grid, living, _ = certainty._paths(scene)
-    spread = certainty._over_seeds(scene, grid, living)
+def test_the_band_is_the_standard_deviation_over_seeds() -> None:
+    data = figure_data(six())
+    grid, running, _ = certainty.certainty_by_step(data)
+    spread = certainty.spread_over_seeds(data, grid, running)
     means = [np.mean([0.41, 0.2, 0.965]), np.mean([0.3, 0.0])]
     assert spread[0] == pytest.approx(np.std(means, ddof=1))
-    assert not certainty._over_seeds(view(six()[:3]), grid[:3], living[:3]).any()
+    assert not certainty.spread_over_seeds(figure_data(six()[:3]), grid[:3], running[:3]).any()
 
 
 def test_the_heat_map_shows_missing_traces_as_missing() -> None:
     with style.styled():
-        image = tokens.heat_map(view(six()[:-1])).axes[0].get_images()[0].get_array()
+        image = tokens.heat_map(figure_data(six()[:-1])).axes[0].get_images()[0].get_array()
     assert image.mask.sum() == 1
     assert image.sum() == 1500
-
-
-# Labels
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(0, "0"), (950, "950"), (1000, "1k"), (12_500, "12.5k"), (999_499, "999k"), (3_380_578, "3.38M")]
-)
-def test_tokens_in_short(value: float, text: str) -> None:
-    assert style.tokens(value) == text
-
-
-@given(st.lists(st.floats(0, 100), max_size=8).map(sorted), st.floats(0.1, 20))
-def test_labels_are_moved_apart_but_not_without_need(values: list[float], gap: float) -> None:
-    places = style.spread_out(values, gap)
-    assert all(later - earlier >= gap - 1e-9 for earlier, later in pairwise(places))
-    assert sum(places) == pytest.approx(sum(values), abs=1e-6)
-    if all(later - earlier >= gap for earlier, later in pairwise(values)):
-        assert places == pytest.approx(values)

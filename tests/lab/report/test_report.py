@@ -15,9 +15,7 @@ import pytest
 from cgr.cli.main import run
 from cgr.errors import NotRecorded, UsageError
 from cgr.lab.decide.columns import Columns
-from cgr.lab.output.table import Head, Table
-from cgr.lab.report import default_folder, load, numbers, tables, write_report
-from cgr.lab.report import terminal as summary
+from cgr.lab.report import default_folder, load, numbers, tables, terminal, write_report
 from cgr.lab.report.result import Report, labels
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.records import Probe
@@ -70,7 +68,7 @@ EXPECTED: dict[str, Any] = {
 
 
 def assert_holds(found: Any, expected: Any, place: str = "report") -> None:
-    """Everything that is expected is there, to six digits; what is there besides is not looked at."""
+    """All expected values are there, to six digits; other values are ignored."""
     if isinstance(expected, dict):
         for name, value in expected.items():
             assert_holds(found[name], value, f"{place}.{name}")
@@ -87,7 +85,7 @@ def scored(traces: list[RecordedTrace], info: RunInfo = SIX_INFO, **options: Any
 
 
 def line(one: RecordedTrace) -> dict[str, Any]:
-    """A trace as anybody would write it down."""
+    """A trace as a line of a file that a user writes."""
     return {
         "question_id": one.question_id,
         "seed": one.seed,
@@ -122,11 +120,11 @@ def six_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # The worked example
 
 
-def test_six_traces_come_to_what_they_must() -> None:
+def test_the_report_of_six_traces_has_the_known_numbers() -> None:
     assert_holds(scored(six()).to_dict(), EXPECTED)
 
 
-def test_six_traces_imported_and_reported_come_to_the_same(six_run: Path) -> None:
+def test_six_imported_traces_give_the_same_report(six_run: Path) -> None:
     found = json.loads((six_run / "report" / "report.json").read_text(encoding="utf-8"))
     assert_holds(found, EXPECTED)
     assert found["schema"] == 1
@@ -163,15 +161,15 @@ def test_grade_without_abstention_and_at_the_budget() -> None:
     assert row.over_budget == (0.5, 1.0, 1.5)
 
 
-def test_what_the_model_wrote_is_reported_beside() -> None:
+def test_answers_that_the_model_wrote_are_reported_separately() -> None:
     report = scored([replace(one, written="So \\boxed{70}.") if one.question_id == "a" else one for one in six()])
     assert report.written is not None
     assert (report.written.count, report.written.accuracy, report.written.decoded_accuracy) == (2, 1.0, 0.5)
     assert_holds(report.to_dict(), EXPECTED)
-    assert any("wrote its own answer" in note for note in report.notes)
+    assert any("wrote an answer of its own" in note for note in report.notes)
 
 
-# Runs that are not as they should be
+# Unusual runs
 
 
 def no_golds() -> list[RecordedTrace]:
@@ -228,17 +226,17 @@ def other_budgets() -> list[RecordedTrace]:
         (no_golds, "No question has a known answer"),
         (no_probes, "No probe was recorded"),
         (one_seed, "There is one seed"),
-        (all_right, "Every answer is right with the rule and without it"),
+        (all_right, "Every answer is right, with the rule and without it"),
         (never_sure, "The rule never fired"),
-        (uneven, "not all probed at the same places: 2 of 4 budgets"),
-        (cut_short, "1 probe was cut short"),
-        (nothing_right, "The baseline answers nothing right"),
+        (uneven, "not all probed at the same positions: 2 of 4 budgets"),
+        (cut_short, "1 probe stopped decoding early"),
+        (nothing_right, "The baseline has no right answer"),
         (one_missing, "1 trace of 6 is missing"),
         (one_without_gold, "1 of 3 questions has no known answer"),
         (other_budgets, "different budgets, from 2,000 to 4,000"),
     ],
 )
-def test_what_is_odd_is_said_in_words_and_never_as_a_number(
+def test_unusual_runs_are_explained_in_notes_and_give_no_nan(
     make: Callable[[], list[RecordedTrace]], words: str, tmp_path: Path
 ) -> None:
     report = scored(make())
@@ -247,14 +245,14 @@ def test_what_is_odd_is_said_in_words_and_never_as_a_number(
     assert Report.from_json(text) == report
     for path in tables.write(report, tmp_path):
         assert "nan" not in path.read_text(encoding="utf-8").lower()
-    assert all(len(line) <= 80 or line.startswith("Note") for line in summary.lines(report))
+    assert all(len(line) <= 80 or line.startswith("Note") for line in terminal.lines(report))
 
 
-def test_an_ordinary_run_needs_no_words() -> None:
+def test_an_ordinary_run_has_no_notes() -> None:
     assert scored(*plausible(4, 3)).notes == ()
 
 
-def test_without_golds_tokens_still_count() -> None:
+def test_without_golds_only_tokens_are_reported() -> None:
     report = scored(no_golds())
     assert report.baseline.accuracy is None
     assert report.thresholds[0].ci95 is None
@@ -265,7 +263,7 @@ def test_without_golds_tokens_still_count() -> None:
 
 def test_some_thresholds_may_never_fire() -> None:
     report = scored(six(), thresholds=(0.96, 0.9999, 1.0))
-    assert "At 0.9999 and 1 the rule never fired: all is as in the baseline there." in report.notes
+    assert "At 0.9999 and 1 the rule never fired: the numbers equal the baseline's." in report.notes
     assert [row.fired for row in report.thresholds] == [5, 0, 0]
 
 
@@ -288,7 +286,7 @@ def test_a_budget_of_one_interval_has_no_steps() -> None:
 # Options
 
 
-def test_thresholds_and_penalties_come_once_and_in_order() -> None:
+def test_thresholds_and_penalties_are_sorted_and_unique() -> None:
     report = scored(six(), thresholds=(0.97, 0.9, 0.97), penalties=(1, 0))
     assert [row.threshold for row in report.thresholds] == [0.9, 0.97]
     assert [row.penalty for row in report.grade] == [0, 1, 0, 1]
@@ -302,16 +300,16 @@ def test_thresholds_and_penalties_come_once_and_in_order() -> None:
         ({"thresholds": ()}, "needs a threshold"),
         ({"thresholds": (1.5,)}, "1.5 is not a certainty"),
         ({"thresholds": (math.nan,)}, "nan is not a certainty"),
-        ({"penalties": (-1,)}, "-1 is not one"),
-        ({"penalties": (math.inf,)}, "inf is not one"),
+        ({"penalties": (-1,)}, "-1 is not valid"),
+        ({"penalties": (math.inf,)}, "inf is not valid"),
     ],
 )
-def test_what_cannot_be_is_refused(options: dict[str, Any], words: str) -> None:
+def test_invalid_thresholds_and_penalties_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         scored(six(), **options)
 
 
-def test_the_earliest_best_step_forgives_rounding() -> None:
+def test_the_earliest_best_step_ignores_rounding() -> None:
     assert numbers.earliest_best(np.array([0.0, 0.1 + 0.2, 0.3])) == 1
     assert numbers.earliest_best(np.array([0.3, 0.1 + 0.2])) == 0
 
@@ -319,7 +317,7 @@ def test_the_earliest_best_step_forgives_rounding() -> None:
 # Tables
 
 
-def test_tables_say_the_same_in_three_ways(six_run: Path) -> None:
+def test_tables_hold_the_same_numbers_in_three_formats(six_run: Path) -> None:
     folder = six_run / "report" / "tables"
     with (folder / "thresholds.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -335,33 +333,17 @@ def test_tables_say_the_same_in_three_ways(six_run: Path) -> None:
     assert r"0.97 & 1.00 & 0.50 & 1.00 & $-$0.50 & $-$16.67 & 0.50 & 2,000" in grade
 
 
-def test_runs_are_called_by_their_model_where_that_tells_them_apart() -> None:
+def test_runs_are_labelled_by_model_if_models_differ() -> None:
     info = SIX_INFO
     first, second = scored(six(), info), scored(six(), replace(info, name="more", model="larger"))
     assert labels([first, second]) == ("worked example", "larger")
     assert labels([first, replace(first, run=replace(info, name="again"))]) == ("six", "again")
 
 
-def test_names_cannot_break_a_table() -> None:
-    table = Table("t", "50% of_all", (Head("a", "A|B"), Head("n", "N & M", ".1f")), (("x|y_z\\", None),))
-    assert "| x\\|y_z\\ | – |" in table.markdown()
-    assert r"x|y\_z\textbackslash{} & -- \\" in table.latex()
-    assert r"\caption{50\% of\_all}" in table.latex()
-    assert table.csv() == "a,n\nx|y_z\\,\n"
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.001, "0.00"), (-0.001, "0.00"), (-1.5, "−1.50"), (2, "+2.00"), (None, "–"), ((-1, 1), "[−1.00, +1.00]")],
-)
-def test_numbers_as_they_are_written(value: Any, text: str) -> None:
-    assert Head("d", "Diff.", "+.2f").text(value) == text
-
-
 # The command
 
 
-def test_a_file_of_traces_is_reported_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_of_traces_can_be_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = written(tmp_path / "six.jsonl", six())
     assert run(["report", str(file), "--thresholds", "0.9,0.97", "--penalties", "0 2", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -370,14 +352,14 @@ def test_a_file_of_traces_is_reported_as_it_is(tmp_path: Path, capsys: pytest.Ca
     assert (tmp_path / "six-report" / "report.json").is_file()
 
 
-def test_the_summary_says_the_numbers_and_the_path(six_run: Path) -> None:
+def test_the_terminal_shows_the_numbers_and_the_path(six_run: Path) -> None:
     out = (six_run.parent / "said").read_text(encoding="utf-8")
     assert "six: imported, 3 questions × 2 seeds" in out
     assert "    0.96   2.50  83.3%  +0.50  [0.00, +1.50]  0/1/1   5.3k  32.7%  32.5%" in out
     assert out.rstrip().endswith(str(six_run / "report" / "index.html"))
 
 
-def test_several_runs_are_set_side_by_side(six_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_runs_are_compared(six_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = written(tmp_path / "six.jsonl", plausible(3, 2, budget=4000)[0])
     out = tmp_path / "both"
     assert run(["report", str(six_run), str(other), "--out", str(out)]) == 0
@@ -398,7 +380,7 @@ def test_several_runs_are_set_side_by_side(six_run: Path, tmp_path: Path, capsys
     assert (out / "index.html").is_file()
 
 
-def test_another_rule_goes_through_every_table(six_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_rule_is_reported_in_every_table(six_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "fixed"
     assert run(["report", str(six_run), "--rule", "fixed-budget", "--out", str(out)]) == 0
     found = json.loads((out / "report.json").read_text(encoding="utf-8"))
@@ -420,7 +402,7 @@ def test_another_rule_goes_through_every_table(six_run: Path, tmp_path: Path, ca
         (["{run}/report"], "no run in"),
     ],
 )
-def test_what_is_asked_wrongly_is_one_sentence_and_a_hint(
+def test_wrong_arguments_give_one_sentence_and_a_hint(
     six_run: Path, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["report", *(argument.format(run=six_run) for argument in arguments)]) == 2
@@ -430,12 +412,12 @@ def test_what_is_asked_wrongly_is_one_sentence_and_a_hint(
     assert hint.startswith("hint:  ")
 
 
-def test_a_rule_that_needs_more_than_was_recorded_says_so(six_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rule_that_needs_other_recordings_is_an_error(six_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["report", str(six_run), "--rule", "no-thinking"]) == 1
     assert "a probe at token 0 was not recorded" in capsys.readouterr().err
 
 
-def test_where_a_report_goes(tmp_path: Path) -> None:
+def test_the_default_folder_of_a_report(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     assert default_folder([tmp_path / "a"]) == tmp_path / "a" / "report"
     assert default_folder([tmp_path / "a.jsonl"]) == tmp_path / "a-report"
@@ -444,10 +426,10 @@ def test_where_a_report_goes(tmp_path: Path) -> None:
         write_report([])
 
 
-def test_a_run_that_was_never_probed_is_reported_as_its_baseline(tmp_path: Path) -> None:
+def test_a_run_without_probes_has_a_report_of_its_baseline(tmp_path: Path) -> None:
     file = written(tmp_path / "six.jsonl", no_probes())
     assert run(["import", str(file), str(tmp_path / "six")]) == 0
-    loaded = load(tmp_path / "six")
-    assert not loaded.columns.present.any()
-    assert loaded.info.interval >= 1
-    assert numbers.report(loaded.columns).baseline.correct_mean == 2
+    _, columns = load(tmp_path / "six")
+    assert not columns.present.any()
+    assert columns.info.interval >= 1
+    assert numbers.report(columns).baseline.correct_mean == 2

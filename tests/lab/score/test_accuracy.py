@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cgr.lab.decide.columns import Columns, Floats
-from cgr.lab.decide.replay import first_sure, replay
+from cgr.lab.decide.arrays import first_sure
+from cgr.lab.decide.columns import Columns
+from cgr.lab.decide.replay import replay
 from cgr.lab.score import accuracy as scores
-from cgr.lab.score import bootstrap as intervals
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.reason import Abstention
 from cgr.rules import Cgr
@@ -145,38 +145,6 @@ def test_probes_can_cost_more_than_they_save() -> None:
     found = scores.savings(columns, first_sure(columns, 1.0))
     assert found.total == 0
     assert found.net_total == -found.probe_tokens < 0
-
-
-# Intervals
-
-
-def test_an_interval_holds_what_it_is_of_and_is_the_same_every_time() -> None:
-    values = np.random.default_rng(1).normal(0.3, 1, 400)
-    low, high = intervals.of_mean(values) or (0, 0)
-    assert low < values.mean() < high
-    wide = 1.96 * values.std() / 20
-    assert (high - low) / 2 == pytest.approx(wide, rel=0.1)
-    assert intervals.of_mean(values) == (low, high)
-    assert intervals.of_sum(values) == pytest.approx((400 * low, 400 * high))
-
-
-def test_many_units_are_drawn_in_blocks() -> None:
-    values = np.random.default_rng(1).normal(0, 1, 3000)
-    low, high = intervals.of_mean(values, draws=2000) or (0, 0)
-    assert (high - low) / 2 == pytest.approx(1.96 * values.std() / 3000**0.5, rel=0.15)
-
-
-def test_an_interval_of_nothing_that_varies_is_a_point() -> None:
-    assert intervals.of_sum(np.zeros(5)) == (0, 0)
-    assert intervals.of_mean(np.full(5, 0.5)) == (0.5, 0.5)
-    assert intervals.of_ratio(np.array([1.0, 2, 3]), np.array([2.0, 4, 6])) == (0.5, 0.5)
-
-
-@pytest.mark.parametrize("values", [np.zeros(0), np.ones(1)])
-def test_one_unit_tells_nothing_of_others(values: Floats) -> None:
-    assert intervals.of_sum(values) is None
-    assert intervals.of_mean(values) is None
-    assert intervals.of_ratio(values, values) is None
 
 
 def test_the_same_questions_are_drawn_for_both_sides() -> None:

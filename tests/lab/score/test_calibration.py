@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cgr.lab.decide.columns import Bools, Floats
 from cgr.lab.score.calibration import Selective, auroc, best, calibration_error, reliability, risk_coverage, selective
+from cgr.lab.types import Bools, Floats
 
 ANSWERS = st.lists(st.tuples(st.sampled_from((0.0, 0.1, 0.5, 0.9, 1.0)), st.booleans()), min_size=1, max_size=12)
 

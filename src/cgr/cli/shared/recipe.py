@@ -13,8 +13,8 @@ from cgr.engines.open import ModelOptions
 from cgr.lab.recipes.recipe import Recipe
 from cgr.lab.recipes.run import Experiment
 from cgr.lab.record.jobs import Progress, Summary, summarise
-from cgr.lab.report import JSON, WrittenReport, headline
-from cgr.lab.report.headline import Headline
+from cgr.lab.report import JSON, WrittenReport
+from cgr.lab.report.terminal import Headline, headline_lines, headlines, main_figure
 from cgr.lab.store.schema import FILE
 from cgr.records import Record
 
@@ -80,10 +80,10 @@ def _result(experiment: Experiment, thinking: Progress, probing: Progress) -> Re
 
 def _with_report(result: RecipeResult, written: WrittenReport) -> RecipeResult:
     (report,) = written.reports
-    picture = headline.picture(written.folder)
+    picture = main_figure(written.folder)
     return replace(
         result,
-        results=headline.headlines(report),
+        results=headlines(report),
         notes=report.notes,
         report=str(written.folder / JSON),
         picture=str(picture) if picture else None,
@@ -97,7 +97,7 @@ def _show(result: RecipeResult) -> None:
         print_summary(result.probing)
     if not result.results:
         return
-    click.echo("\n" + "\n".join(headline.in_lines(result.results)))
+    click.echo("\n" + "\n".join(headline_lines(result.results)))
     click.echo("\nDiff. is in percentage points. Saved is a share of the baseline's thinking; Net subtracts probe tokens.")
     click.echo("Grade: 1 for a correct answer, -p for a wrong one, 0 if CGR is not certain and abstains.")
     for note in result.notes:

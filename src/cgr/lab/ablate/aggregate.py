@@ -1,7 +1,7 @@
-"""The aggregate: how the probabilities of an answer's tokens become one certainty.
+"""Ablation of the aggregate: how the probabilities of an answer's tokens become one certainty.
 
-The paper takes the smallest. Beside it: the mean, the product and the geometric mean, each with and without the probability
-of the token that closes the answer, from the recorded tokens of the same probes.
+The paper takes the minimum. This compares it with the mean, the product and the geometric mean, each with and without the
+probability of the token that closes the answer, computed from the recorded tokens of the same probes.
 """
 
 from __future__ import annotations
@@ -13,68 +13,70 @@ import numpy as np
 
 from cgr import certainty
 from cgr.errors import NotRecorded
-from cgr.lab.ablate import rank as contenders
-from cgr.lab.ablate.inputs import Evidence, stopping
-from cgr.lab.ablate.rank import CHOSEN, HEADS, Contender, Way, contend
-from cgr.lab.ablate.result import Ablated, Ablation
-from cgr.lab.decide.columns import Columns, Floats
-from cgr.lab.output.table import Head, Table
+from cgr.lab.ablate.inputs import AblationInputs, stopping
+from cgr.lab.ablate.rank import Presentation, RankedVariant, Variant, rank
+from cgr.lab.ablate.result import Ablation, AblationResult
+from cgr.lab.decide.columns import Columns
+from cgr.lab.output.table import Head
 from cgr.lab.store.recorded import RecordedTrace
+from cgr.lab.types import Floats
 from cgr.probing import answer_span, open_braces
 from cgr.records import Probe, Record, Token
 
-TITLE = "How certainty is made of token probabilities"
-CAPTION = "Each aggregate, with the closing brace's probability and without: saved at equal accuracy, AUROC and ECE."
+CAPTION = "Each aggregate, with and without the probability of the closing brace: saving at equal accuracy, AUROC and ECE."
+HEADS = (Head("aggregate", "Aggregate"), Head("brace", "Brace"))
+SHOWN = Presentation("aggregation", "Certainty by aggregate of token probabilities", CAPTION, HEADS)
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateRow(Record):
+    """One aggregate. `brace`: whether the probability of the closing token is included."""
+
     aggregate: str
     brace: bool
-    contender: Contender
+    contender: RankedVariant
 
 
-def ablate(evidence: Evidence) -> Ablated:
-    columns, traces = evidence.columns(), evidence.traces(evidence.main, whole=True)
-    check_recorded(evidence, traces)
+def ablate(inputs: AblationInputs) -> AblationResult:
+    """Every aggregate on the main probe set."""
+    columns, traces = inputs.columns(), inputs.traces(inputs.main, whole=True)
+    check_recorded(inputs, traces)
     kinds = [(name, brace) for name in certainty.AGGREGATES for brace in (False, True)]
-    them = contend(columns, [_way(columns, traces, *kind) for kind in kinds], evidence.threshold)
-    rows = tuple(AggregateRow(*kind, one) for kind, one in zip(kinds, them, strict=True))
-    heads = (Head("aggregate", "Aggregate"), Head("brace", "Brace"), *HEADS)
-    lines = tuple((row.aggregate, "with" if row.brace else "without", *contenders.row(row.contender)) for row in rows)
-    table = Table("aggregation", f"Over aggregates, at a threshold of {evidence.threshold:g}", heads, lines)
-    return Ablated(contenders.conclude(them), rows, table, lambda: contenders.draw(them, TITLE), CAPTION, (CHOSEN,))
+    ranked = rank(columns, [_variant(columns, traces, *kind) for kind in kinds], inputs.threshold)
+    rows = [(AggregateRow(*kind, one), one) for kind, one in zip(kinds, ranked, strict=True)]
+    return SHOWN.result(rows, inputs.threshold)
 
 
-def check_recorded(evidence: Evidence, traces: Sequence[RecordedTrace]) -> None:
+def check_recorded(inputs: AblationInputs, traces: Sequence[RecordedTrace]) -> None:
+    """Raise `NotRecorded` if the probes have no tokens (imported runs)."""
     if not any(probe.tokens for trace in traces for probe in trace.probes):
         raise NotRecorded(
-            f"The probes in {evidence.folder} came without their tokens.", evidence.command("--set with-tokens")
+            f"The probes in {inputs.run.folder} were recorded without their tokens.", inputs.command("--set with-tokens")
         )
 
 
-def _way(columns: Columns, traces: Sequence[RecordedTrace], aggregate: str, brace: bool) -> Way:
-    seen = replace(columns, certainty=certainties(columns, traces, aggregate, brace))
-    return Way(f"{aggregate}, brace too" if brace else aggregate, seen, lambda level: stopping(seen, level))
+def _variant(columns: Columns, traces: Sequence[RecordedTrace], aggregate: str, brace: bool) -> Variant:
+    probes = replace(columns, certainty=certainties(columns, traces, aggregate, brace))
+    return Variant(f"{aggregate} with brace" if brace else aggregate, probes, lambda level: stopping(probes, level))
 
 
 def certainties(columns: Columns, traces: Sequence[RecordedTrace], aggregate: str, brace: bool) -> Floats:
-    """What each probe's certainty would have been, in the places of the columns."""
+    """The certainty of each probe under another aggregate, in the shape of the columns."""
     found, step = np.zeros(columns.at.shape), columns.info.interval
     for row, trace in enumerate(traces):
-        made = [probe for probe in trace.probes if 0 < probe.at < trace.budget and probe.at % step == 0]
-        for place, probe in enumerate(sorted(made, key=lambda probe: probe.at)):
+        probes = [probe for probe in trace.probes if 0 < probe.at < trace.budget and probe.at % step == 0]
+        for place, probe in enumerate(sorted(probes, key=lambda probe: probe.at)):
             found[row, place] = certainty.aggregate(aggregate, probabilities(probe, brace))
     return found
 
 
 def probabilities(probe: Probe, brace: bool) -> tuple[float, ...]:
-    """Of the content; with the `brace`, also of the token that closed the answer, where it had nothing else in it."""
+    """The probabilities of the answer's tokens; with `brace`, also of the closing token if it is not part of the answer."""
     return (*probe.probabilities, *_closing(probe.tokens, open_braces(probe.suffix) > 0)) if brace else probe.probabilities
 
 
 def _closing(tokens: Sequence[Token], opened: bool) -> tuple[float, ...]:
-    """The probability of the closing token if the content does not count it already."""
+    """The probability of the closing token, if it is not counted as part of the answer already."""
     for end in range(1, len(tokens) + 1):
         span = answer_span(tokens[:end], opened)
         if span.closed:

@@ -1,4 +1,4 @@
-"""All ablations of a run on one page: a file that needs nothing else, not even a network."""
+"""All ablations of a run as one HTML page that needs no other file and no network."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from base64 import b64encode
 from html import escape
 from pathlib import Path
 
-from cgr.lab.ablate.result import Ablations, Made, Missing
+from cgr.lab.ablate.result import Ablations, MissingAblation, NamedResult
 from cgr.lab.output.table import Table
 
 FILE = "index.html"
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; margin-top: 2.6rem; }
-p.said { font-size: 1.05rem; border-left: 4px solid #009E73; padding-left: .8rem; }
+p.conclusion { font-size: 1.05rem; border-left: 4px solid #009E73; padding-left: .8rem; }
 p.note, figcaption, .about { color: #555; font-size: .9rem; }
 figure { margin: 1rem 0; } figure img { max-width: 100%; height: auto; }
 .wide { overflow-x: auto; } .tall { max-height: 28rem; overflow: auto; }
@@ -32,13 +32,14 @@ nav a { margin-right: 1rem; }
 
 
 def write(found: Ablations, folder: Path) -> Path:
-    """The figures are taken from beside it."""
+    """Write index.html with the figures of `folder` embedded; its path."""
     path = folder / FILE
     path.write_text(html(found, folder / "figures"), encoding="utf-8")
     return path
 
 
 def html(found: Ablations, figures: Path) -> str:
+    """The page as text. `figures`: the folder of the PNG files."""
     title = f"Ablations of {escape(found.run.name)}"
     links = "".join(f'<a href="#{one.name}">{escape(one.title)}</a>' for one in found.made)
     sections = "".join(_section(one, figures) for one in found.made)
@@ -53,40 +54,37 @@ def html(found: Ablations, figures: Path) -> str:
 def _about(found: Ablations) -> str:
     return (
         f"{found.run.model}, {found.questions} questions × {found.seeds} seeds, budget {found.run.budget:,}, threshold "
-        f"{found.threshold:g}. Intervals are 95%, paired bootstrap over questions; shares are of the thinking of the run "
-        "as it was; net is less the tokens that probes decoded."
+        f"{found.threshold:g}. Intervals are 95%, from a paired bootstrap over questions. Shares are of the thinking "
+        "tokens of the recorded run; net savings subtract the tokens decoded by probes."
     )
 
 
-def _section(one: Made, figures: Path) -> str:
+def _section(one: NamedResult, figures: Path) -> str:
     done = one.ablated
     picture = b64encode((figures / f"{one.name}.png").read_bytes()).decode()
     notes = "".join(f"<p class=note>{escape(note)}</p>" for note in done.notes)
     image = f'<img alt="{escape(done.caption, quote=True)}" src="data:image/png;base64,{picture}">'
     return (
-        f'<section id="{one.name}"><h2>{escape(one.title)}</h2><p class=said>{escape(done.conclusion)}</p>'
+        f'<section id="{one.name}"><h2>{escape(one.title)}</h2><p class=conclusion>{escape(done.conclusion)}</p>'
         f"<figure>{image}<figcaption>{escape(done.caption)}</figcaption></figure>{_table(done.table)}{notes}</section>"
     )
 
 
 def _table(table: Table) -> str:
     heads = "".join(f"<th>{escape(head.label)}</th>" for head in table.heads)
-    lines = (
-        "".join(f"<td>{escape(head.text(cell))}</td>" for head, cell in zip(table.heads, row, strict=True))
-        for row in table.rows
-    )
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    rows = ("".join(f"<td>{escape(text)}</td>" for text in row) for row in table.texts())
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
     return (
         f'<div class="wide tall"><table><caption>{escape(table.caption)}</caption><thead><tr>{heads}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
 
 
-def _missing(missing: tuple[Missing, ...]) -> str:
+def _missing(missing: tuple[MissingAblation, ...]) -> str:
     if not missing:
         return ""
     items = "".join(
-        f"<li><b>{escape(one.title)}</b>: {escape(one.why)} Record it: <code>{escape(one.command)}</code></li>"
+        f"<li><b>{escape(one.title)}</b>: {escape(one.why)} Command to record it: <code>{escape(one.command)}</code></li>"
         for one in missing
     )
     return f"<section id=missing><h2>Not recorded</h2><ul>{items}</ul></section>"

@@ -1,8 +1,8 @@
-"""Another model to probe with, smaller than the one that thinks.
+"""Ablation of the probe model: a smaller model is probed instead of the one that thinks.
 
-The paper allows for it and does not try it. The prober says when to stop, by its own certainty of its own answer; the
-answer is then the generator's at that place. Beside it: what if the prober's answer were taken too. Its tokens count as any
-others, and the generator's answer where it stops is paid as well; that it has to read the whole trace is said apart.
+The paper allows for this and does not try it. The prober decides when to stop, by the certainty of its own answer. The
+answer is then either the generator's at that position, whose tokens are paid too, or the prober's. The prober also has to
+read the whole trace; that cost is named in a note and is not counted.
 """
 
 from __future__ import annotations
@@ -14,81 +14,78 @@ from pathlib import PurePath
 import numpy as np
 
 from cgr.errors import NotRecorded
-from cgr.lab.ablate import rank as contenders
-from cgr.lab.ablate.inputs import Evidence, stopping
-from cgr.lab.ablate.rank import CHOSEN, HEADS, Contender, Way, contend
-from cgr.lab.ablate.result import Ablated, Ablation
+from cgr.lab.ablate.inputs import AblationInputs, stopping
+from cgr.lab.ablate.rank import Presentation, RankedVariant, Variant, rank
+from cgr.lab.ablate.result import Ablation, AblationResult
+from cgr.lab.decide.arrays import Decisions
 from cgr.lab.decide.columns import Columns
-from cgr.lab.decide.replay import Decided
-from cgr.lab.output.table import Head, Table
+from cgr.lab.output.table import Head
 from cgr.records import Record
 
-TITLE = "Who is asked"
-CAPTION = "Another model as the prober: saved at equal accuracy, AUROC and ECE, beside the model that thinks."
-MISSING = "No other model was asked about these traces."
-READS = "A prober reads the whole trace as well, once; what it reads is not among the tokens here."
+CAPTION = "Another model as the prober, beside the model that thinks: saving at equal accuracy, AUROC and ECE."
+HEADS = (Head("prober", "Prober"), Head("answers", "Whose answer"))
+SHOWN = Presentation("prober", "Probe models", CAPTION, HEADS)
+MISSING = "No other model was probed on these traces."
+READS_TRACE = "A prober also reads the whole trace once; these tokens are not counted here."
 SMALLER = "embedded-prober"
 
 
 @dataclass(frozen=True, slots=True)
 class ProberRow(Record):
-    """`answers`: whose answer is given at a stop."""
+    """One prober. `answers`: whose answer is given at a stop."""
 
     probe_set: str
     prober: str
     answers: str
-    contender: Contender
+    contender: RankedVariant
 
 
-def ablate(evidence: Evidence) -> Ablated:
-    names = others(evidence)
+def ablate(inputs: AblationInputs) -> AblationResult:
+    """The model itself, then every other prober, with the generator's answer and with its own."""
+    names = other_models(inputs)
     if not names:
-        raise NotRecorded(MISSING, evidence.command(f"--model {SMALLER} --set prober"))
-    own, *seen = evidence.together([evidence.main, *names])
-    kinds = [(evidence.main, evidence.config.model, "itself")]
-    ways = [Way("the model itself", own, lambda level: stopping(own, level))]
-    for name, one in zip(names, seen, strict=True):
-        model = evidence.sets[name].model
-        short = _short(model, name, evidence)
-        kinds += [(name, short, "the generator"), (name, short, "the prober")]
-        ways += _ways(short, own, one)
-    them = contend(own, ways, evidence.threshold)
-    rows = tuple(ProberRow(*kind, one) for kind, one in zip(kinds, them, strict=True))
-    heads = (Head("prober", "Prober"), Head("answers", "Whose answer"), *HEADS)
-    lines = tuple((row.prober, row.answers, *contenders.row(row.contender)) for row in rows)
-    table = Table("prober", f"Over probing models, at a threshold of {evidence.threshold:g}", heads, lines)
-    notes = (*evidence.without([evidence.main, *names]), READS, CHOSEN)
-    return Ablated(contenders.conclude(them), rows, table, lambda: contenders.draw(them, TITLE), CAPTION, notes)
+        raise NotRecorded(MISSING, inputs.command(f"--model {SMALLER} --set prober"))
+    own, *others = inputs.together([inputs.main, *names])
+    kinds = [(inputs.main, inputs.run.config.model, "itself")]
+    variants = [Variant("the model itself", own, lambda level: stopping(own, level))]
+    for name, probes in zip(names, others, strict=True):
+        prober = _display_name(inputs.sets[name].model, name, inputs)
+        kinds += [(name, prober, "the generator"), (name, prober, "the prober")]
+        variants += _variants(prober, own, probes)
+    ranked = rank(own, variants, inputs.threshold)
+    rows = [(ProberRow(*kind, one), one) for kind, one in zip(kinds, ranked, strict=True)]
+    return SHOWN.result(rows, inputs.threshold, (*inputs.missing_note([inputs.main, *names]), READS_TRACE))
 
 
-def others(evidence: Evidence) -> list[str]:
-    return [name for name, one in evidence.on_grid().items() if not evidence.is_own(one)]
+def other_models(inputs: AblationInputs) -> list[str]:
+    """The names of the probe sets that another model answered."""
+    return [name for name, one in inputs.on_grid().items() if not inputs.is_own(one)]
 
 
-def _short(model: str, name: str, evidence: Evidence) -> str:
-    """A file by its name; with the set's own name where one model was asked in several ways."""
+def _display_name(model: str, name: str, inputs: AblationInputs) -> str:
+    """The model without its folder; with the name of the probe set if the model has several."""
     short = PurePath(model).name
-    alike = sum(evidence.sets[one].model == model for one in others(evidence))
+    alike = sum(inputs.sets[one].model == model for one in other_models(inputs))
     return short if alike == 1 else f"{short} ({name})"
 
 
-def _ways(prober: str, own: Columns, seen: Columns) -> Sequence[Way]:
-    says_when = replace(seen, right=own.right & seen.present)
+def _variants(prober: str, own: Columns, probes: Columns) -> Sequence[Variant]:
+    stops_only = replace(probes, right=own.right & probes.present)
     return (
-        Way(f"{prober} says when", says_when, lambda level: answered_by(own, stopping(seen, level))),
-        Way(f"{prober} answers too", seen, lambda level: stopping(seen, level)),
+        Variant(f"{prober} stops", stops_only, lambda level: answered_by(own, stopping(probes, level))),
+        Variant(f"{prober} stops and answers", probes, lambda level: stopping(probes, level)),
     )
 
 
-def answered_by(own: Columns, decided: Decided) -> Decided:
-    """The same stops, with the generator's answer at each; what that answer took is paid on top."""
-    wanted = np.unique(decided.at[decided.sure])
-    if not wanted.size:
+def answered_by(own: Columns, decided: Decisions) -> Decisions:
+    """The same stops with the generator's answer at each; the tokens of that answer are added."""
+    stops = np.unique(decided.at[decided.sure])
+    if not stops.size:
         return decided
-    place = own.on_grid(wanted)[np.arange(len(own)), np.minimum(np.searchsorted(wanted, decided.at), len(wanted) - 1)]
-    if (lacking := decided.sure & (place < 0)).any():
-        at = int(decided.at[np.argmax(lacking)])
-        raise NotRecorded(f"The generator was not asked at token {at}, where the prober was.", "cgr probe RUN")
+    place = own.on_grid(stops)[np.arange(len(own)), np.minimum(np.searchsorted(stops, decided.at), len(stops) - 1)]
+    if (missing := decided.sure & (place < 0)).any():
+        at = int(decided.at[np.argmax(missing)])
+        raise NotRecorded(f"The generator was not probed at token {at}, where the prober was.", "cgr probe RUN")
     rows = np.arange(len(own))
     return replace(
         decided,

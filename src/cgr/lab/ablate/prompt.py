@@ -1,8 +1,8 @@
-"""How a probe asks: the words before the answer, and whether the end tag goes before them.
+"""Ablation of the probe's prompt: the prefix before the answer, and whether the end tag comes before it.
 
-The paper appends "Final Answer: \\boxed{" and leaves the thinking open. Each other way is a set of probes of its own on the
-same traces. Where none of them is sure, the answer is the run's own, so that they differ in their stops and nothing else;
-how accurate the end of the thinking is when asked in each way is shown apart.
+The paper appends "Final Answer: \\boxed{" and leaves the thinking open. Each other prompt is a probe set of its own on the
+same traces. Where no probe is sure, the answer is the run's own final answer, so that the prompts differ only in their
+stops. The accuracy of each prompt at the end of the thinking is shown separately.
 """
 
 from __future__ import annotations
@@ -10,69 +10,68 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from cgr.errors import NotRecorded
-from cgr.lab.ablate import rank as contenders
-from cgr.lab.ablate.inputs import Evidence, stopping
-from cgr.lab.ablate.rank import CHOSEN, HEADS, Contender, Way, contend
-from cgr.lab.ablate.result import Ablated, Ablation
+from cgr.lab.ablate.inputs import AblationInputs, stopping
+from cgr.lab.ablate.rank import Presentation, RankedVariant, Variant, rank
+from cgr.lab.ablate.result import Ablation, AblationResult
 from cgr.lab.decide.columns import Columns
-from cgr.lab.output.table import Head, Table
+from cgr.lab.output.table import Head
 from cgr.lab.store.config import ProbeSet
 from cgr.records import Record
 
-TITLE = "How a probe asks"
-CAPTION = "Other words before the answer, and the end tag before them or not: saved at equal accuracy, AUROC and ECE."
-MISSING = "No other prefix and no other close_think was tried on these traces."
-OTHER = "--close-think always --set closed"
+CAPTION = "Other prefixes, with and without the end tag before them: saving at equal accuracy, AUROC and ECE."
+HEADS = (Head("prefix", "Prefix"), Head("close_think", "close_think"), Head("ends", "At the end", ".1f", 100, "%"))
+SHOWN = Presentation("asking", "Prompts of the probe", CAPTION, HEADS)
+MISSING = "No other prefix and no other close_think was recorded on these traces."
+OTHER_PROMPT = "--close-think always --set closed"
 
 
 @dataclass(frozen=True, slots=True)
 class AskingRow(Record):
-    """`ends`: the accuracy of the answers at the end of the thinking, asked for in this way."""
+    """One prompt. `ends`: accuracy of the answers at the end of the thinking with this prompt."""
 
     probe_set: str
     prefix: str
     close_think: str
     ends: float
-    contender: Contender
+    contender: RankedVariant
 
 
-def ablate(evidence: Evidence) -> Ablated:
-    names = asked_otherwise(evidence)
+def ablate(inputs: AblationInputs) -> AblationResult:
+    """Every prompt of the run's own model."""
+    names = prompt_sets(inputs)
     if len(names) < 2:
-        raise NotRecorded(MISSING, evidence.command(OTHER))
-    every = evidence.together(names)
-    pairs = [(evidence.sets[name], seen) for name, seen in zip(names, every, strict=True)]
-    them = contend(every[0], [_way(*pair, every[0]) for pair in pairs], evidence.threshold)
-    rows = tuple(_row(name, *pair, one) for name, pair, one in zip(names, pairs, them, strict=True))
-    ends = Head("ends", "At the end", ".1f", 100, "%")
-    heads = (Head("prefix", "Prefix"), Head("close_think", "close_think"), ends, *HEADS)
-    lines = tuple((row.prefix, row.close_think, row.ends, *contenders.row(row.contender)) for row in rows)
-    table = Table("asking", f"Over ways to ask, at a threshold of {evidence.threshold:g}", heads, lines)
-    notes = (*evidence.without(names), CHOSEN)
-    return Ablated(contenders.conclude(them), rows, table, lambda: contenders.draw(them, TITLE), CAPTION, notes)
+        raise NotRecorded(MISSING, inputs.command(OTHER_PROMPT))
+    columns = inputs.together(names)
+    sets = [inputs.sets[name] for name in names]
+    variants = [_variant(one, probes, columns[0]) for one, probes in zip(sets, columns, strict=True)]
+    ranked = rank(columns[0], variants, inputs.threshold)
+    records = [_row(*parts) for parts in zip(names, sets, columns, ranked, strict=True)]
+    return SHOWN.result(list(zip(records, ranked, strict=True)), inputs.threshold, inputs.missing_note(names))
 
 
-def asked_otherwise(evidence: Evidence) -> list[str]:
-    """The main set, then those of the same model that differ in words or tag; of some that ask alike, the first."""
+def prompt_sets(inputs: AblationInputs) -> list[str]:
+    """The main probe set, then those of the same model with another prefix or end tag; one for each prompt."""
     found: dict[tuple[str, str], str] = {}
-    for name, one in evidence.on_grid().items():
-        alike = replace(one.asking, prefix=evidence.asked.asking.prefix, close_think=evidence.asked.asking.close_think)
-        if evidence.is_own(one) and alike == evidence.asked.asking:
+    main = inputs.main_set.asking
+    for name, one in inputs.on_grid().items():
+        with_main_prompt = replace(one.asking, prefix=main.prefix, close_think=main.close_think)
+        if inputs.is_own(one) and with_main_prompt == main:
             found.setdefault((one.asking.prefix, one.asking.close_think), name)
     return list(found.values())
 
 
-def _way(probe_set: ProbeSet, asked: Columns, own: Columns) -> Way:
-    ends = {name: getattr(own, name) for name in ("final_certainty", "final_closed", "final_valid", "final_right")}
-    seen = replace(asked, **ends)
-    words, closes = probe_set.asking.prefix.strip(), probe_set.asking.close_think
-    name = words if closes == "never" else f"{words} (close_think {closes})"
-    return Way(name, seen, lambda level: stopping(seen, level))
+def _variant(probe_set: ProbeSet, columns: Columns, main: Columns) -> Variant:
+    """The probes of a set with the final answers of the main one."""
+    finals = {name: getattr(main, name) for name in ("final_certainty", "final_closed", "final_valid", "final_right")}
+    probes = replace(columns, **finals)
+    prefix, close_think = probe_set.asking.prefix.strip(), probe_set.asking.close_think
+    name = prefix if close_think == "never" else f"{prefix} (close_think {close_think})"
+    return Variant(name, probes, lambda level: stopping(probes, level))
 
 
-def _row(name: str, probe_set: ProbeSet, seen: Columns, contender: Contender) -> AskingRow:
-    ends = float(seen.final_right[seen.graded].mean())
-    return AskingRow(name, probe_set.asking.prefix, probe_set.asking.close_think, ends, contender)
+def _row(name: str, probe_set: ProbeSet, columns: Columns, ranked: RankedVariant) -> AskingRow:
+    ends = float(columns.final_right[columns.graded].mean())
+    return AskingRow(name, probe_set.asking.prefix, probe_set.asking.close_think, ends, ranked)
 
 
 ABLATION = Ablation("asking", "Prefix and close_think", ablate)

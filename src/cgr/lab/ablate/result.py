@@ -1,23 +1,34 @@
-"""The nouns of ablations.json, and what an ablation is."""
+"""The records of ablations.json, what an ablation is, and how its numbers are written in tables and sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from cgr.lab.ablate.inputs import Evidence
-from cgr.lab.output.table import MINUS, Table
-from cgr.lab.score.bootstrap import Interval
+from cgr.lab.ablate.inputs import AblationInputs
+from cgr.lab.output.table import Cell, Head, Table, signed
+from cgr.lab.score.paired import Score
 from cgr.lab.store.recorded import RunInfo
+from cgr.lab.types import Interval
 from cgr.records import Record
 
 SCHEMA = 1
+SCORE_HEADS = (
+    Head("accuracy", "Accuracy", ".1f", 100, "%"),
+    Head("diff_points", "Diff. (points)", "+.2f"),
+    Head("ci95_diff_points", "95% interval", "+.2f"),
+    Head("gross_share", "Saved", ".1f", 100, "%"),
+    Head("ci95_gross_share", "95% interval", ".1f", 100),
+    Head("net_share", "Net", ".1f", 100, "%"),
+    Head("ci95_net_share", "95% interval", ".1f", 100),
+    Head("probe_tokens", "Probe tokens", ".1f"),
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Ablated:
-    """One ablation: a sentence that its numbers support, the numbers, a table and a figure of them."""
+class AblationResult:
+    """The result of one ablation: a conclusion in words, its rows, and a table and a figure of them."""
 
     conclusion: str
     rows: tuple[Record, ...]
@@ -29,16 +40,16 @@ class Ablated:
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """A question that can be put to a run. `run` raises `NotRecorded` where it cannot, with the command that would help."""
+    """One ablation. `run` raises `NotRecorded`, with the command that helps, where the recordings do not allow it."""
 
     name: str
     title: str
-    run: Callable[[Evidence], Ablated]
+    run: Callable[[AblationInputs], AblationResult]
 
 
 @dataclass(frozen=True, slots=True)
-class Missing(Record):
-    """An ablation that these recordings cannot give: why, and what records what it needs."""
+class MissingAblation(Record):
+    """An ablation that the recordings do not allow: why, and the command that records what it needs."""
 
     name: str
     title: str
@@ -47,32 +58,33 @@ class Missing(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """An ablation that was carried out, by name."""
+class NamedResult:
+    """An ablation that was carried out."""
 
     name: str
     title: str
-    ablated: Ablated
+    ablated: AblationResult
 
     def to_dict(self) -> dict[str, Any]:
-        one = self.ablated
-        rows = [row.to_dict() for row in one.rows]
-        said = {"conclusion": one.conclusion, "notes": list(one.notes)}
-        return {"name": self.name, "title": self.title, **said, "rows": rows}
+        """Its entry in ablations.json."""
+        result = self.ablated
+        text = {"conclusion": result.conclusion, "notes": list(result.notes)}
+        return {"name": self.name, "title": self.title, **text, "rows": [row.to_dict() for row in result.rows]}
 
 
 @dataclass(frozen=True, slots=True)
 class Ablations:
-    """All of a run."""
+    """All ablations of a run."""
 
     run: RunInfo
     threshold: float
     questions: int
     seeds: int
-    made: tuple[Made, ...]
-    missing: tuple[Missing, ...]
+    made: tuple[NamedResult, ...]
+    missing: tuple[MissingAblation, ...]
 
     def to_dict(self) -> dict[str, Any]:
+        """The content of ablations.json."""
         return {
             "schema": SCHEMA,
             "run": self.run.to_dict(),
@@ -84,27 +96,21 @@ class Ablations:
         }
 
 
-def percent(value: float) -> str:
-    return f"{100 * value:.1f}%".replace("-", MINUS)
+def score_cells(score: Score) -> tuple[Cell, ...]:
+    """A score as cells under `SCORE_HEADS`."""
+    return tuple(getattr(score, head.name) for head in SCORE_HEADS)
 
 
-def percents(interval: Interval) -> str:
-    return f"[{', '.join(f'{100 * end:.1f}' for end in interval)}]".replace("-", MINUS)
+def percent(share: float, interval: Interval | None = None) -> str:
+    """A share as `12.3%`, followed by its interval if given: `12.3% [10.1, 14.5]`."""
+    return _with_interval("%", [f"{100 * value:.1f}" for value in (share, *(interval or ()))])
 
 
-def points(value: float) -> str:
-    """A difference in accuracy, with its sign; none where it is nothing."""
-    return f"{_signed(value)} points"
+def points(difference: float, interval: Interval) -> str:
+    """A difference in accuracy and its interval, as `+1.2 points [−0.4, +2.8]`."""
+    return _with_interval(" points", [f"{value:+.1f}" for value in (difference, *interval)])
 
 
-def span(interval: Interval) -> str:
-    return f"[{', '.join(map(_signed, interval))}]"
-
-
-def _signed(value: float) -> str:
-    written = f"{value:+.1f}"
-    return "0.0" if written in ("+0.0", "-0.0") else written.replace("-", MINUS)
-
-
-def listed(items: Sequence[str]) -> str:
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+def _with_interval(unit: str, numbers: list[str]) -> str:
+    first, *ends = map(signed, numbers)
+    return f"{first}{unit} [{', '.join(ends)}]" if ends else f"{first}{unit}"

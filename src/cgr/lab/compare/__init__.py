@@ -1,168 +1,137 @@
-"""All rules on the traces of a run, each over its main parameter: accuracy against tokens, and who does best."""
+"""All rules on the traces of a run, each at every value of its main parameter: accuracy against tokens, and the best rule.
+
+`compare` works in memory, `compare_run` on a run's folder; `write_comparison` writes `compare.json`, tables and a figure.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
-from cgr.errors import UnknownName, UsageError
-from cgr.lab.compare import choose as choosing
-from cgr.lab.compare.choose import MARGIN, Choice, Measured
-from cgr.lab.compare.hull import corners
-from cgr.lab.compare.points import points
-from cgr.lab.compare.result import AREA, SAVING, Compared, Entry, Point, Split, Winner
-from cgr.lab.compare.sweep import Decide, Setting, settings
-from cgr.lab.decide.columns import Bools, Columns
-from cgr.lab.decide.replay import Decided, at_budget
-from cgr.lab.score import accuracy as scores
-from cgr.lab.score.paired import DRAWS, Totals, among, by_question
-from cgr.lab.store.needed_probes import ALL, rule_at_interval
-from cgr.rules import Rule, known_rules
-from cgr.rules import files as rule_files
+from cgr.errors import UsageError
+from cgr.lab.compare import figure, tables
+from cgr.lab.compare.choose import Choice, choose, corners, winner
+from cgr.lab.compare.result import AREA, SAVING, SCHEMA, Compared, Entry, Point, Split, Winner
+from cgr.lab.compare.sweep import Decide, Setting, chosen_rules, points, sweep
+from cgr.lab.decide.arrays import at_end
+from cgr.lab.decide.columns import Columns
+from cgr.lab.decide.run import Run
+from cgr.lab.exchange import as_run_folder
+from cgr.lab.fit import learn
+from cgr.lab.output import paths, style
+from cgr.lab.output.table import write_table
+from cgr.lab.score.accuracy import PENALTIES, check_penalties, graded_questions
+from cgr.lab.score.bootstrap import DRAWS
+from cgr.lab.score.paired import LEAST, MARGIN, Paired, by_question, split_questions
+from cgr.lab.types import Bools
+from cgr.rules import Rule
 
-PENALTIES = (0.0, 0.25, 0.5, 1.0)
 TUNE_ON = 0.5
+FOLDER, JSON, FIGURE = "compare", "compare.json", "frontier"
+CAPTION = "Accuracy against tokens for each rule, and the tokens that each saves at equal accuracy."
+NO_RULE = "No rule can be decided on these recordings."
 TOO_FEW = "Too few questions to hold any out: parameters were chosen on the questions that are shown."
+IN_SAMPLE = "Parameters were chosen on the questions that are shown: expect less on other questions."
 Learn = Callable[[Rule, Bools], Rule]
-IN_SAMPLE = "Parameters were chosen on the questions that are shown: expect less on others."
+Rules = Sequence[str] | Mapping[str, Rule] | None
 
 
 def compare(
     columns: Columns,
     decide: Decide,
-    rules: Sequence[str] | Mapping[str, Rule] | None = None,
+    rules: Rules = None,
     penalties: Sequence[float] = PENALTIES,
     *,
     tune_on: float = TUNE_ON,
     draws: int = DRAWS,
-    patience: int | None = None,
+    max_replays: int | None = None,
     learn: Learn | None = None,
+    questions: Sequence[str] = (),
 ) -> Compared:
-    """Every rule (or these) on one run. `decide` says what a rule comes to on its traces, or raises `NotRecorded`.
+    """All rules (or these) on one run. `decide`: what a rule decides on its traces, or `NotRecorded`.
 
-    A rule by name, or in a file, asks where the run was probed; one that is given whole is taken as it is. Each is tried at
-    every value of its main parameter; values are chosen on the share `tune_on` of the questions, and shown on the others.
-    `patience`: how many traces a rule without a form over arrays may replay, one by one; one that would need more is left
-    out, and named. `learn`: what a rule learns from the questions that choose, where others are shown.
+    A rule given by name or file probes on the run's grid; a rule object is used as it is. Each is tried at every value of
+    its main parameter. Values are chosen on the share `tune_on` of the questions and shown on the others. `max_replays`: a
+    rule without an array form that needs more replays is left out, and listed. `learn`: fits a rule to some questions
+    before it is compared. `questions`: all questions of the run, if the columns do not have all of them.
     """
-    check_share(tune_on)
-    graded = check_gradable(columns)
-    parts = choosing.halves(columns.questions, tune_on, scores.graded_questions(columns))
-    wanted = chosen(rules, columns.info.interval)
+    if not 0 <= tune_on < 1:
+        raise UsageError(
+            f"A share of {tune_on:g} of the questions cannot be tuned on.", "Choose one from 0 (show them all) to below 1."
+        )
+    _check_gradable(columns)
+    parts = split_questions(columns, tune_on, questions)
+    chosen = chosen_rules(rules, columns.info.interval)
     if learn and not (parts[0] & parts[1]).any():
-        wanted = {name: learn(rule, parts[0]) for name, rule in wanted.items()}
-    found, missing = settings(wanted, columns, decide, patience)
-    scene = _Scene.of(columns, found, tuple(penalties), parts, draws)
+        chosen = {name: learn(rule, parts[0]) for name, rule in chosen.items()}
+    settings, missing = sweep(chosen, columns, decide, max_replays)
+    results = _Results.of(columns, settings, tuple(penalties), parts, draws)
     return Compared(
         run=columns.info,
-        questions=len(graded),
+        questions=int(graded_questions(columns).sum()),
         seeds=len(columns.seeds),
         traces=int(columns.graded.sum()),
-        split=scene.split,
+        split=results.split,
         penalties=tuple(penalties),
-        baseline=scene.shown_points[0],
-        whole_baseline=scene.whole_points[0],
-        entries=scene.entries,
-        winners=scene.winners,
+        baseline=results.shown_points[0],
+        whole_baseline=results.whole_points[0],
+        entries=results.entries,
+        winners=results.winners,
         missing=missing,
-        notes=() if scene.split.apart else (IN_SAMPLE if tune_on <= 0 else TOO_FEW,),
+        notes=() if results.split.apart else (IN_SAMPLE if tune_on <= 0 else TOO_FEW,),
         margin=MARGIN,
         draws=draws,
     )
 
 
-def chosen(rules: Sequence[str] | Mapping[str, Rule] | None, interval: int) -> dict[str, Rule]:
-    """Every rule there is, or these, by the name that each is compared under: its own, or that of the file it came from."""
-    if isinstance(rules, Mapping):
-        return dict(rules)
-    if rules is not None and not rules:
-        raise UsageError("There is no rule to compare.", "Name some: --rules cgr,fixed-budget; `cgr rules` lists them.")
-    known = known_rules()
-    found: dict[str, Rule] = {}
-    for name in rules or (ALL,):
-        if rule_files.is_file(name):
-            found[name if Path(name).stem in found else Path(name).stem] = _from_file(name, interval)
-        elif name == ALL:
-            found |= {one: rule_at_interval(one, interval) for one in known}
-        elif name in known:
-            found[name] = rule_at_interval(name, interval)
-        else:
-            raise UnknownName.among("rule", name, [*known, ALL])
-    return found
-
-
-def _from_file(path: str, interval: int) -> Rule:
-    made = rule_files.read(path)
-    asks = "interval" in made.made().parameters() and interval >= 1
-    return made.made(interval=interval) if asks else made.made()
-
-
-def check_share(share: float) -> None:
-    if not 0 <= share < 1:
-        raise UsageError(
-            f"A share of {share:g} of the questions cannot be tuned on.", "Choose one from 0 (show them all) to below 1."
-        )
-
-
-def check_gradable(columns: Columns) -> tuple[str, ...]:
-    """The questions with a known answer: rules are compared on these."""
-    here = scores.graded_questions(columns)
-    graded = tuple(name for name, known in zip(columns.questions, here, strict=True) if known)
-    if len(graded) < choosing.LEAST:
+def _check_gradable(columns: Columns) -> None:
+    graded = int(graded_questions(columns).sum())
+    if graded < LEAST:
         count = "no question" if not graded else "one question"
         raise UsageError(
             f"The run {columns.info.name!r} has {count} with a known answer: rules cannot be compared on it.",
-            "Two are the least; dozens tell rules apart.",
+            "At least two are needed; dozens separate rules.",
         )
-    return graded
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """Some of the questions: what every setting comes to on them, and their traces."""
-
-    measured: Measured
-    traces: Bools
-    questions: int
-
-    @classmethod
-    def of(cls, columns: Columns, totals: Totals, which: Bools, draws: int) -> _Part:
-        kept = which[scores.graded_questions(columns)]
-        return cls(Measured.of(among(totals, kept), draws), columns.graded & which[columns.question], int(which.sum()))
-
-
-@dataclass(frozen=True, eq=False)
-class _Scene:
-    """Every setting on every question, on those that choose, and on those that are shown. The baseline is setting 0."""
+@dataclass(frozen=True)
+class _Results:
+    """All settings on all questions (`whole`), on those that choose (`tuning`) and on those that are shown. Setting 0 is
+    the baseline. `sizes`: the number of questions of the last two."""
 
     settings: tuple[Setting, ...]
     penalties: tuple[float, ...]
-    decided: tuple[Decided, ...]
-    whole: _Part
-    tuning: _Part
-    shown: _Part
+    whole: Paired
+    tuning: Paired
+    shown: Paired
+    sizes: tuple[int, int]
 
     @classmethod
     def of(
         cls,
         columns: Columns,
-        found: tuple[Setting, ...],
+        settings: tuple[Setting, ...],
         penalties: tuple[float, ...],
-        halves: tuple[Bools, Bools],
+        parts: tuple[Bools, Bools],
         draws: int,
-    ) -> _Scene:
-        decided = (at_budget(columns, columns.limit), *(one.decided for one in found))
-        totals = by_question(columns, decided)
-        whole = _Part.of(columns, totals, halves[0] | halves[1], draws)
-        apart = not (halves[0] & halves[1]).any()
-        parts = [_Part.of(columns, totals, half, draws) if apart else whole for half in halves]
-        return cls(found, penalties, decided, whole, *parts)
+    ) -> _Results:
+        decided = (at_end(columns), *(one.decided for one in settings))
+        totals, graded = by_question(columns, decided), graded_questions(columns)
+
+        def on(questions: Bools) -> Paired:
+            traces = columns.graded & questions[columns.question]
+            return Paired.of(totals.among(questions[graded]), draws, decided, traces)
+
+        whole = on(parts[0] | parts[1])
+        tuning, shown = (whole, whole) if (parts[0] & parts[1]).any() else map(on, parts)
+        return cls(settings, penalties, whole, tuning, shown, (int(parts[0].sum()), int(parts[1].sum())))
 
     @property
     def split(self) -> Split:
-        return Split(self.tuning.questions, self.shown.questions, self.tuning is not self.shown)
+        return Split(*self.sizes, self.tuning is not self.shown)
 
     @cached_property
     def values(self) -> tuple[float | None, ...]:
@@ -170,14 +139,11 @@ class _Scene:
 
     @cached_property
     def whole_points(self) -> tuple[Point, ...]:
-        return self._points(self.whole)
+        return points(self.whole, self.values, self.penalties)
 
     @cached_property
     def shown_points(self) -> tuple[Point, ...]:
-        return self.whole_points if self.shown is self.whole else self._points(self.shown)
-
-    def _points(self, part: _Part) -> tuple[Point, ...]:
-        return points(part.measured, self.decided, self.values, part.traces, self.penalties)
+        return self.whole_points if self.shown is self.whole else points(self.shown, self.values, self.penalties)
 
     @cached_property
     def members(self) -> dict[str, list[int]]:
@@ -189,15 +155,14 @@ class _Scene:
 
     @cached_property
     def choices(self) -> dict[str, tuple[Choice, ...]]:
-        tuning, shown = self.tuning.measured, self.shown.measured
         return {
-            name: choosing.choose(tuning.only(places), shown.only(places), self.penalties)
+            name: choose(self.tuning.only(places), self.shown.only(places), self.penalties)
             for name, places in self.members.items()
         }
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """The largest saving at equal accuracy first; then the others, by the area under their frontier."""
+        """Rules of equal accuracy first, by their net saving; then the others, by the area under their frontier."""
         made = [self._entry(name, places) for name, places in self.members.items()]
         by = {entry.rule: entry.by(SAVING if entry.equal else AREA).figure or 0.0 for entry in made}
         return tuple(sorted(made, key=lambda entry: (not entry.equal, -by[entry.rule])))
@@ -205,12 +170,12 @@ class _Scene:
     @property
     def winners(self) -> tuple[Winner, ...]:
         by_measure = zip(*self.choices.values(), strict=True)
-        return tuple(choosing.winner(made[0].measure, dict(zip(self.choices, made, strict=True))) for made in by_measure)
+        return tuple(winner(made[0].measure, dict(zip(self.choices, made, strict=True))) for made in by_measure)
 
     def _entry(self, name: str, members: list[int]) -> Entry:
         places = [0, *members]
         saving, *_ = made = self.choices[name]
-        path = corners(self.whole.measured.total.only(members))
+        frontier = corners(self.whole.total.only(members))
         return Entry(
             rule=name,
             parameter=self.settings[members[0] - 1].parameter,
@@ -219,6 +184,95 @@ class _Scene:
             shown=self.shown_points[places[saving.setting or 0]],
             tuned=saving.tuned,
             equal=saving.counts,
-            figures=tuple(one.told(self.values[places[one.setting or 0]]) for one in made),
-            frontier=tuple(self.values[places[place]] for place in path if place > 0),
+            figures=tuple(one.as_figure(self.values[places[one.setting or 0]]) for one in made),
+            frontier=tuple(self.values[places[place]] for place in frontier if place > 0),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenComparison:
+    """The folder of a comparison and its content."""
+
+    folder: Path
+    comparisons: tuple[Compared, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of compare.json."""
+        return as_json(self.comparisons)
+
+
+def as_json(comparisons: Sequence[Compared]) -> dict[str, Any]:
+    """The content of compare.json: one run as it is, several as a list."""
+    if len(comparisons) == 1:
+        return comparisons[0].to_dict()
+    return {"schema": SCHEMA, "runs": [one.to_dict() for one in comparisons]}
+
+
+def compare_run(
+    run: str | Path,
+    rules: Rules = None,
+    penalties: Sequence[float] = PENALTIES,
+    *,
+    tune_on: float = TUNE_ON,
+    max_replays: int | None = None,
+) -> Compared:
+    """All rules on a run's folder or a file of traces; options as in `compare`."""
+    with as_run_folder(run) as folder:
+        opened = Run.open(folder)
+        return compare(
+            opened.rule_columns(),
+            opened.decide,
+            rules,
+            penalties,
+            tune_on=tune_on,
+            max_replays=max_replays,
+            learn=partial(_fit_weights, opened),
+            questions=opened.questions,
+        )
+
+
+def _fit_weights(run: Run, rule: Rule, questions: Bools) -> Rule:
+    return learn(rule, run.only(questions)) if rule.unfitted else rule
+
+
+def write_comparison(
+    runs: Sequence[str | Path],
+    out: str | Path | None = None,
+    rules: Rules = None,
+    penalties: Sequence[float] = PENALTIES,
+    *,
+    tune_on: float = TUNE_ON,
+) -> WrittenComparison:
+    """Compare rules on each of these runs, and write the results into one folder."""
+    if not runs:
+        raise UsageError("There is no run to compare rules on.", "Give one: cgr compare runs/NAME.")
+    costs = check_penalties(penalties)
+    comparisons = _with_unique_names([compare_run(run, rules, costs, tune_on=tune_on) for run in runs])
+    folder = Path(out) if out else paths.beside([Path(run) for run in runs], FOLDER)
+    write_json(comparisons, folder)
+    for one in comparisons:
+        place = folder if len(comparisons) == 1 else folder / one.run.name
+        tables.write(one, place)
+        draw(one, place)
+    if len(comparisons) > 1:
+        write_table(tables.several(comparisons), folder)
+    return WrittenComparison(folder, comparisons)
+
+
+def _with_unique_names(comparisons: Sequence[Compared]) -> tuple[Compared, ...]:
+    names = paths.unique_names([one.run.name for one in comparisons])
+    return tuple(replace(one, run=replace(one.run, name=name)) for one, name in zip(comparisons, names, strict=True))
+
+
+def write_json(comparisons: Sequence[Compared], folder: Path) -> None:
+    """Write compare.json into this folder."""
+    paths.write_json(folder / JSON, as_json(comparisons))
+
+
+def draw(compared: Compared | None, folder: Path, why_not: str = NO_RULE) -> style.SavedFigure:
+    """Write the figure of the frontiers; without a comparison, remove it and say why there is none."""
+    if compared is None or not compared.entries:
+        style.remove(FIGURE, folder)
+        return style.SavedFigure(FIGURE, CAPTION, why_not=why_not or NO_RULE)
+    with style.styled():
+        return style.SavedFigure(FIGURE, CAPTION, style.save(figure.draw(compared), FIGURE, folder))

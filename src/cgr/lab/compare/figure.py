@@ -1,4 +1,4 @@
-"""Every rule in one figure: what tokens buy with each, and what each saves where accuracy stays the same."""
+"""The figure of a comparison: accuracy against tokens for each rule, and the tokens saved at equal accuracy."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from typing import Any
 
 import numpy as np
 
-from cgr.lab.compare import prose as words
 from cgr.lab.compare.result import Compared, Entry, Point
+from cgr.lab.compare.tables import number
 from cgr.lab.output import style
 
-PLAIN = "fixed-budget"
-# The palette of the other figures first; where more rules are compared, tones that keep apart from those.
+BASELINE_RULE = "fixed-budget"
+# The palette of the other figures first, then colours that differ from them.
 COLOURS = (
     *(style.BLUE, style.RED, style.GREEN, "#B4588A", "#B87A00", "#2E86C1"),
     *("#8C510A", "#5E3C99", "#B2182B", "#1B7837", "#2A7F78", "#C51B7D", "#4D4D4D", "#7A6C00"),
 )
-ACROSS = (4, 3)  # panels in a row
-LEAST, DEPTH = 0.06, 0.2  # of accuracy that is shown, at least, and at most below the full budget's
+PANELS_IN_ROW = (4, 3)
+LEAST, DEPTH = 0.06, 0.2  # the range of accuracy shown: at least, and at most below the full budget
 
 
 def colours(compared: Compared) -> dict[str, str]:
-    """One for each rule, by its place in the alphabet: the same in every run that has the same rules."""
-    names = sorted(entry.rule for entry in compared.entries if entry.rule != PLAIN)
-    return {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(names)} | {PLAIN: style.BASELINE}
+    """A colour for each rule, by alphabetical order, so that runs with the same rules have the same colours."""
+    names = sorted(entry.rule for entry in compared.entries if entry.rule != BASELINE_RULE)
+    return {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(names)} | {BASELINE_RULE: style.BASELINE}
 
 
 def draw(compared: Compared) -> Any:
-    """On the left a panel for each rule, before the lines of all the others; on the right what they come to."""
+    """On the left a panel for each rule, with the other rules in grey; on the right the savings of all rules."""
     from matplotlib.figure import Figure
 
     count = len(compared.entries)
-    across = min(count, 2) if count <= 4 else min(ACROSS, key=lambda wide: -count % wide)  # with the fewest gaps
+    across = min(count, 2) if count <= 4 else min(PANELS_IN_ROW, key=lambda wide: -count % wide)  # with the fewest gaps
     down = -(-count // across)
     widths = max(2.15 * across, 6.8), 4.4
     sheet = Figure(figsize=(sum(widths), max(1.2 + 2.05 * down, 1.5 + 0.3 * count, 3.8)), layout="constrained")
@@ -58,7 +58,7 @@ def _frame(figure: Any, panels: Any, compared: Compared) -> None:
     for place, panel in enumerate(panels.flat[:count]):
         panel.tick_params(labelsize=8, labelbottom=place + panels.shape[1] >= count)
     below = f"{-compared.margin:g} point below it"
-    figure.suptitle("What tokens buy with each rule, on all questions", x=0.01, ha="left", **HEADLINE)
+    figure.suptitle("Accuracy against tokens for each rule, on all questions", x=0.01, ha="left", **HEADLINE)
     figure.supxlabel(
         f"Tokens a trace (mean), probes' included\n◆ full budget   dotted: {below}   bars: 95% intervals, paired with it",
         fontsize=9.5,
@@ -91,15 +91,15 @@ def _panel(axes: Any, entry: Entry, compared: Compared, tones: dict[str, str]) -
 
 
 def _line(axes: Any, entry: Entry, **options: Any) -> None:
-    """The settings of the frontier, from cheap to dear."""
+    """The line through the settings on the frontier, from cheap to expensive."""
     corners = sorted((one for one in entry.sweep if one.value in entry.frontier), key=lambda one: one.net_tokens)
     axes.plot([one.net_tokens for one in corners], [one.accuracy for one in corners], **options)
 
 
 def _accuracies(compared: Compared) -> tuple[float, float]:
-    """The span worth seeing: down to the cheapest corner of any rule but the plain one."""
+    """The limits of the accuracy axis: down to the cheapest corner of any rule except the fixed budget."""
     base = compared.whole_baseline.accuracy
-    found = [_cheapest(entry).accuracy for entry in compared.entries if entry.rule != PLAIN and entry.frontier]
+    found = [_cheapest(entry).accuracy for entry in compared.entries if entry.rule != BASELINE_RULE and entry.frontier]
     high = max([base, *(point.accuracy for entry in compared.entries for point in entry.sweep)])
     low = max(min([*found, high - LEAST]), base - DEPTH)
     return low - 0.08 * (high - low), high + 0.14 * (high - low)
@@ -131,5 +131,5 @@ def _savings(axes: Any, compared: Compared, tones: dict[str, str]) -> None:
 
 
 def _named(entry: Entry) -> str:
-    at = "" if entry.shown.value is None else f" {words.number(entry.shown.value)}"
+    at = "" if entry.shown.value is None else f" {number(entry.shown.value)}"
     return entry.rule + at

@@ -1,11 +1,11 @@
-"""The nouns of compare.json. Shares and accuracies are fractions, differences in accuracy are percentage points."""
+"""The content of compare.json. Shares and accuracies are fractions, differences in accuracy are percentage points."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cgr.lab.score.bootstrap import Interval
 from cgr.lab.store.recorded import RunInfo
+from cgr.lab.types import Interval
 from cgr.records import Record
 
 SCHEMA = 1
@@ -13,6 +13,7 @@ SAVING, AREA, ACCURACY = "saving", "area", "accuracy"
 
 
 def grade_measure(penalty: float) -> str:
+    """The name of the measure Grade with this penalty."""
     return f"grade p={penalty:g}"
 
 
@@ -20,7 +21,8 @@ def grade_measure(penalty: float) -> str:
 class Point(Record):
     """A rule at one value of its parameter, on some questions.
 
-    Tokens are means over traces; net ones count what probes decoded. `grade` has an entry for each penalty; all right is 1.
+    Tokens are means over traces; net tokens include those that probes decoded. `grade` has an entry for each penalty; it is
+    1 if all answers are right.
     """
 
     value: float | None
@@ -44,7 +46,7 @@ class Point(Record):
 
 @dataclass(frozen=True, slots=True)
 class Figure(Record):
-    """What a rule comes to by one measure, with the value that was chosen for it; None: it does not come into it."""
+    """The figure of a rule by one measure, at the value chosen for it. None: the rule does not count by this measure."""
 
     measure: str
     value: float | None
@@ -56,9 +58,9 @@ class Figure(Record):
 class Entry(Record):
     """One rule.
 
-    `sweep` is over all questions, `held_out` over those that had no part in choosing values; `shown` is of these, at the
-    value chosen for equal accuracy. `tuned` says that there was such a value, `equal` that it holds on these too.
-    `frontier` has the values that make the rule's best trade on all questions.
+    `sweep`: all values, on all questions. `held_out`: all values, on the questions that values were not chosen on. `shown`:
+    the value chosen for equal accuracy, on the same. `tuned`: there was such a value; `equal`: its accuracy is equal on the
+    shown questions too. `frontier`: the values on the frontier over all questions.
     """
 
     rule: str
@@ -72,13 +74,14 @@ class Entry(Record):
     frontier: tuple[float | None, ...]
 
     def by(self, measure: str) -> Figure:
+        """The figure by this measure."""
         return next(figure for figure in self.figures if figure.measure == measure)
 
 
 @dataclass(frozen=True, slots=True)
 class Winner(Record):
-    """The best rule by one measure. `tied`: the rules that it cannot be told from, the paired interval of the difference
-    holding 0; `second` is the next best, with that difference. `first` None: no rule comes into it."""
+    """The best rule by one measure, `first`; None if no rule counts. `second`: the next best, and the difference to it.
+    `tied`: the rules that do not differ from the first: the paired interval of the difference holds 0."""
 
     measure: str
     first: str | None
@@ -90,8 +93,8 @@ class Winner(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Missing(Record):
-    """A rule that these recordings cannot decide, or not at these `values` (all of them if none is named)."""
+class Undecided(Record):
+    """A rule that these recordings cannot decide at these `values`; at none, if there are no values."""
 
     rule: str
     why: str
@@ -101,7 +104,7 @@ class Missing(Record):
 
 @dataclass(frozen=True, slots=True)
 class Split(Record):
-    """Which questions chose parameters, and which are shown: the same where too few are there, or that was asked for."""
+    """The number of questions that values were chosen on, and that are shown. `apart`: no question is in both."""
 
     tuning: int
     shown: int
@@ -110,7 +113,7 @@ class Split(Record):
 
 @dataclass(frozen=True, slots=True)
 class Compared(Record):
-    """Every rule on one run. `baseline` is the full budget on the shown questions, `whole_baseline` on all of them."""
+    """All rules on one run. `baseline` is the full budget on the shown questions, `whole_baseline` on all questions."""
 
     run: RunInfo
     questions: int
@@ -122,11 +125,12 @@ class Compared(Record):
     whole_baseline: Point
     entries: tuple[Entry, ...]
     winners: tuple[Winner, ...]
-    missing: tuple[Missing, ...]
+    missing: tuple[Undecided, ...]
     notes: tuple[str, ...]
     margin: float
     draws: int
     schema: int = SCHEMA
 
     def entry(self, rule: str) -> Entry:
+        """The entry of this rule."""
         return next(entry for entry in self.entries if entry.rule == rule)

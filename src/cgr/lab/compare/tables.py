@@ -1,20 +1,101 @@
-"""A comparison of rules as tables, and as a few lines for a terminal."""
+"""A comparison of rules as tables, as sentences, and as lines for a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from cgr.lab.compare import prose as words
-from cgr.lab.compare.result import AREA, SAVING, Compared, Entry, Point, Winner
-from cgr.lab.output.table import Cell, Head, Table, write_table
+from cgr.lab.compare.result import ACCURACY, AREA, SAVING, Compared, Entry, Point, Undecided, Winner
+from cgr.lab.output.table import Cell, Head, Table, signed, write_table
+from cgr.lab.store.config import in_words
+from cgr.lab.types import Interval
+
+LABELS = {
+    SAVING: "Most tokens saved at equal accuracy",
+    AREA: "Largest area under the frontier",
+    ACCURACY: "Best accuracy",
+}
+MAX_NAMED = 3  # of the rules that do not differ from the best
+
+
+def label(measure: str) -> str:
+    """The heading of a measure."""
+    return LABELS.get(measure) or f"Best {measure.capitalize()}"
+
+
+def value(parameter: str | None, at: float | None) -> str:
+    """Such as `threshold 0.99`; empty for a rule without a parameter."""
+    return "" if parameter is None or at is None else f"{parameter} {number(at)}"
+
+
+def number(at: float) -> str:
+    """The value of a parameter in its shortest form."""
+    return f"{at:,.0f}" if at == int(at) and abs(at) >= 1000 else f"{at:g}"
+
+
+def percent(share: float) -> str:
+    """A share as text, such as `12.5%`."""
+    return signed(f"{100 * share:.1f}") + "%"
+
+
+def points(span: Interval) -> str:
+    """An interval of shares in percentage points, such as `[1.0, 9.0]`."""
+    return f"[{', '.join(signed(f'{100 * end:.1f}') for end in span)}]"
+
+
+def sentences(compared: Compared) -> tuple[str, ...]:
+    """One sentence for each measure: the best rule and its lead."""
+    return tuple(f"{label(one.measure)}: {verdict(compared, one)}" for one in compared.winners)
+
+
+def verdict(compared: Compared, winner: Winner) -> str:
+    """Which rule is best by one measure, and by how much."""
+    if winner.first is None or winner.figure is None:
+        where = "on the questions it was chosen on and on those shown" if compared.split.apart else "on these questions"
+        return f"no rule; none has an accuracy within {-compared.margin:g} point of the baseline's {where}."
+    best = compared.entry(winner.first)
+    lead = f"{winner.first}, {percent(winner.figure)}{_chosen(best, winner.measure)}"
+    if winner.second is None or winner.difference is None or winner.ci95_difference is None:
+        return f"{lead}; no other rule counts."
+    if winner.tied:
+        return f"no clear winner; {lead}, leads, but its interval overlaps with {_some(winner.tied)}."
+    ahead = f"{signed(f'{100 * winner.difference:.1f}')} points {points(winner.ci95_difference)}"
+    return f"{lead}; ahead of {winner.second} by {ahead}."
+
+
+def _chosen(entry: Entry, measure: str) -> str:
+    found = value(entry.parameter, entry.by(measure).value)
+    return f" at {found}" if found else ""
+
+
+def _some(names: tuple[str, ...]) -> str:
+    if len(names) <= MAX_NAMED + 1:
+        return in_words(names)
+    return in_words([*names[:MAX_NAMED], f"{len(names) - MAX_NAMED} others"])
+
+
+def reasons(missing: Sequence[Undecided]) -> tuple[tuple[str, str], ...]:
+    """Why rules or values are missing, and a hint for each reason; rules with the same reason are listed together."""
+    named: dict[tuple[str, str], list[str]] = {}
+    for one in missing:
+        where = f" at {', '.join(number(at) for at in one.values)}" if one.values else ""
+        named.setdefault((one.why, one.hint), []).append(one.rule + where)
+    return tuple((f"{in_words(names)}: {why}", hint) for (why, hint), names in named.items())
+
+
+def how_chosen(compared: Compared) -> str:
+    """On which questions values were chosen and shown, as a sentence."""
+    split = compared.split
+    if not split.apart:
+        return f"Parameters chosen and shown on the same {split.shown} questions."
+    return f"Parameters chosen on {split.tuning} questions; the numbers are from the other {split.shown}."
+
 
 RULE = Head("rule", "Rule")
-GAP = "  "
 
 
 def rules(compared: Compared) -> Table:
-    """Each rule at the value that was chosen for equal accuracy, on the questions that are shown."""
+    """Each rule at the value chosen for equal accuracy, on the shown questions."""
     heads = (
         RULE,
         Head("parameter", "Parameter"),
@@ -35,7 +116,7 @@ def rules(compared: Compared) -> Table:
     )
     rows = [("baseline", None, None, None, *_cells(compared.baseline), None, None, *compared.baseline.grade)]
     rows += [_rule_row(entry) for entry in compared.entries]
-    return Table("compare", f"Every rule on the same traces. {words.how_chosen(compared)}", heads, tuple(rows))
+    return Table("compare", f"All rules on the same traces. {how_chosen(compared)}", heads, tuple(rows))
 
 
 def _rule_row(entry: Entry) -> tuple[Cell, ...]:
@@ -51,6 +132,7 @@ def _cells(point: Point) -> tuple[Cell, ...]:
 
 
 def winners(compared: Compared) -> Table:
+    """The best rule by each measure."""
     heads = (
         Head("measure", "By"),
         Head("first", "First"),
@@ -58,18 +140,18 @@ def winners(compared: Compared) -> Table:
         Head("second", "Second"),
         Head("difference", "Ahead by (points)", ".2f", 100),
         Head("ci95_difference", "95% interval", ".2f", 100),
-        Head("tied", "Cannot be told from"),
+        Head("tied", "Does not differ from"),
     )
     return Table("compare_winners", "The best rule by each measure", heads, tuple(map(_winner_row, compared.winners)))
 
 
 def _winner_row(one: Winner) -> tuple[Cell, ...]:
     second = (one.second, one.difference, one.ci95_difference)
-    return words.label(one.measure), one.first, one.figure, *second, ", ".join(one.tied)
+    return label(one.measure), one.first, one.figure, *second, ", ".join(one.tied)
 
 
 def sweep(compared: Compared) -> Table:
-    """Every rule at every value, on all questions."""
+    """Each rule at every value of its parameter, on all questions."""
     heads = (
         RULE,
         Head("parameter", "Parameter"),
@@ -96,11 +178,11 @@ def sweep(compared: Compared) -> Table:
         for entry in compared.entries
         for point in entry.sweep
     )
-    return Table("compare_sweep", "Every rule at every value of its parameter, on all questions", heads, rows)
+    return Table("compare_sweep", "All rules at every value of their parameter, on all questions", heads, rows)
 
 
 def several(comparisons: Sequence[Compared]) -> Table:
-    """Saving at equal accuracy, run by run."""
+    """The net saving of each rule at equal accuracy, with a column for each run."""
     names = list(dict.fromkeys(entry.rule for one in comparisons for entry in one.entries))
     heads = (RULE, *(Head(one.run.name, one.run.name, ".1f", 100, "%") for one in comparisons))
     rows = tuple((name, *(_saving(one, name) for one in comparisons)) for name in names)
@@ -113,6 +195,7 @@ def _saving(compared: Compared, name: str) -> Cell:
 
 
 def write(compared: Compared, folder: Path) -> tuple[Path, ...]:
+    """Write all tables of a comparison into this folder."""
     return tuple(path for make in (rules, winners, sweep) for path in write_table(make(compared), folder))
 
 
@@ -130,22 +213,13 @@ LINES = (
 
 
 def table_lines(compared: Compared) -> list[str]:
-    """For a terminal of some ninety columns; the first line is the head."""
+    """The rules as lines for a terminal of about ninety columns; the first line has the headings."""
     base: tuple[Cell, ...] = ("baseline", "", compared.baseline.accuracy, *[""] * 6)
-    rows = [base, *(_line(entry) for entry in compared.entries)]
-    texts = [[head.text(cell) for head, cell in zip(LINES, row, strict=True)] for row in rows]
-    texts.insert(0, [head.label for head in LINES])
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    return [_joined(row, widths) for row in texts]
+    return Table("", "", LINES, (base, *(_line(entry) for entry in compared.entries))).lines()
 
 
 def _line(entry: Entry) -> tuple[Cell, ...]:
     shown = entry.shown
-    at = "" if shown.value is None else words.number(shown.value)
+    at = "" if shown.value is None else number(shown.value)
     accuracy = (shown.accuracy, shown.diff_points, shown.ci95_diff_points, "yes" if entry.equal else "no")
     return entry.rule, at, *accuracy, shown.net_share, shown.ci95_net_share, entry.by(AREA).figure
-
-
-def _joined(row: list[str], widths: list[int]) -> str:
-    cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-    return GAP.join(cells).rstrip()

@@ -10,17 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cgr.errors import UsageError
 from cgr.lab.grading import is_right, is_valid
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
+from cgr.lab.types import Bools, Floats, Ints
 from cgr.probing import answer_span
 from cgr.records import AnswerFormat, Probe, Token
 
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 PAD = -1  # the position of a probe that is not there
 
 

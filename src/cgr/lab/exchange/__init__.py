@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 from cgr.errors import UnknownName, UsageError
@@ -136,6 +137,22 @@ def _write_complete(path: Path, write: Callable[[Path], int]) -> int:
     finally:
         draft.unlink(missing_ok=True)
     return count
+
+
+@contextmanager
+def as_run_folder(run: str | Path) -> Iterator[Path]:
+    """The folder of a run. A file of traces (see `export_run`) is imported into a temporary folder first."""
+    path = Path(run)
+    if path.is_file() and path.suffix.lstrip(".") in FORMATS:
+        with TemporaryDirectory() as scratch:
+            import_run(path, Path(scratch) / path.stem)
+            yield Path(scratch) / path.stem
+    elif path.exists():
+        yield path
+    else:
+        raise UsageError(
+            f"There is no run {str(path)!r}.", "Give the folder that `cgr generate --out` or `cgr import` made."
+        )
 
 
 def _format(path: Path, given: FileFormat | None) -> FileFormat:

@@ -1,79 +1,37 @@
-"""Parameters of a rule, learned from the questions of a run for use on others.
+"""Fit the parameters of a rule to the questions of a run, for use on other questions.
 
-Every rule with a main parameter can have that chosen: the largest net saving at equal accuracy. `calibrated` has its
-weights learned as well, and `give-up` its bound and patience chosen for a penalty on wrong answers.
+For every rule with a main parameter, the value with the largest net saving at equal accuracy is chosen. A rule that learns
+weights (`Rule.learn`) has them learned first. A rule with `candidates` is chosen by its Grade.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from cgr.errors import UsageError
-from cgr.lab.compare.choose import MARGIN, halves
-from cgr.lab.decide.columns import Bools, Columns, Floats, Ints
-from cgr.lab.decide.replay import Decided, decide
+from cgr.errors import NotRecorded, UsageError
+from cgr.lab.decide.arrays import Decisions
+from cgr.lab.decide.columns import Columns
+from cgr.lab.decide.run import Run
+from cgr.lab.fit import regression
 from cgr.lab.score import accuracy as scores
-from cgr.lab.store import DEFAULT, Store
-from cgr.lab.store.recorded import RecordedTrace
-from cgr.probing import ProbeSpec
-from cgr.records import Probe
-from cgr.rules import Calibrated, GiveUpEarly, Rule
-from cgr.rules.calibrated import features
-from cgr.rules.history import history
+from cgr.lab.score.paired import MARGIN, split_questions
+from cgr.lab.types import Ints
+from cgr.rules import Rule
+from cgr.rules.calibrated import GradedTrace
 
 FOLDS = 5
-RIDGE = 1.0
-LEAST = 20  # examples; from fewer no weights are learned
-FLOORS = (0.2, 0.3, 0.4, 0.5, 0.7)
 R = TypeVar("R", bound=Rule)
 
 
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """The traces that a rule is fitted to, as records and as columns, and how their probes are read."""
-
-    traces: tuple[RecordedTrace, ...]
-    columns: Columns
-    spec: ProbeSpec = field(default_factory=ProbeSpec)
-
-    def of_questions(self, wanted: Bools) -> Sample:
-        """Only these questions (by their place in `columns.questions`)."""
-        kept = tuple(one for one, there in zip(self.traces, wanted[self.columns.question], strict=True) if there)
-        return Sample(kept, Columns.of(kept, self.columns.info), self.spec)
-
-    def decide(self, rule: Rule) -> Decided:
-        return decide(rule, self.columns, self.traces, self.spec)
-
-
-def read_sample(folder: Path, probe_set: str | None = None, *, share: float = 1.0) -> Sample:
-    """The traces of a run, or those of this share of its questions: the share that `cgr compare --tune-on` chooses on."""
-    if not 0 < share <= 1:
-        raise UsageError(f"A share of {share:g} of the questions is none.", "Use more than 0 and at most 1.")
-    with Store.open(folder) as store:
-        sets = store.probe_sets()
-        name = probe_set or (DEFAULT if DEFAULT in sets or not sets else next(iter(sets)))
-        traces = tuple(store.recorded(name, whole=True))
-        aggregate = sets[name].asking.aggregate
-        sample = Sample(traces, Columns.of(traces, store.info(name)), ProbeSpec(aggregate=aggregate))
-    return sample if share == 1 else sample.of_questions(_first(sample.columns, share))
-
-
-def _first(columns: Columns, share: float) -> Bools:
-    """The questions with a known answer that a comparison would choose on."""
-    graded = scores.graded_questions(columns)
-    chosen = np.zeros(len(graded), dtype=np.bool_)
-    chosen[graded] = halves([columns.questions[place] for place in np.flatnonzero(graded)], share)[0]
-    return chosen
-
-
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """What a rule comes to: accuracy, points lost or won against the full budget with their interval, tokens saved."""
+class FitScore:
+    """A rule on the questions it is fitted to: accuracy, its difference to the full budget in points with the 95% interval
+    (`low`, `high`), the shares of tokens saved, and the number of traces given up."""
 
     accuracy: float
     diff_points: float
@@ -85,186 +43,117 @@ class Figures:
 
     @property
     def equal(self) -> bool:
-        """Equal accuracy: the interval of the difference stays above the margin."""
+        """Equal accuracy: the interval of the difference is above the margin."""
         return self.low > MARGIN
 
 
 @dataclass(frozen=True, slots=True)
 class Fit(Generic[R]):
-    """A rule with its parameters chosen, and its figures on the questions that chose them, weights cross-fitted."""
+    """A rule with its parameters chosen, and its score. Weights are cross-fitted in the score."""
 
     rule: R
-    figures: Figures
+    score: FitScore
 
 
-def figures(columns: Columns, decided: Decided) -> Figures:
+def open_run(folder: Path, probe_set: str | None = None, *, share: float = 1.0) -> Run:
+    """The run to fit to. `share`: only this share of its questions, the same that `cgr compare --tune-on` chooses on."""
+    if not 0 < share <= 1:
+        raise UsageError(f"A share of {share:g} of the questions is none.", "Use more than 0 and at most 1.")
+    run = Run.open(folder, probe_set)
+    if run.main is None:
+        raise NotRecorded(f"The run in {folder} has no probes yet.", f"Make them with `cgr probe {folder}`.")
+    run = replace(run, chosen=True)  # rules are fitted to the probes of this set
+    return run if share == 1 else run.only(split_questions(run.columns(), share, run.questions)[0])
+
+
+def score(columns: Columns, decided: Decisions) -> FitScore:
+    """The score of these decisions."""
     compared, saved = scores.compare(columns, decided.right), scores.savings(columns, decided)
     accuracy, graded = scores.accuracy(columns, decided.right), int(columns.graded.sum())
     if accuracy is None or compared.ci95 is None or compared.diff_points is None:
-        raise UsageError("Nothing can be fitted without known answers.", "Two questions with one are the least.")
+        raise _too_few_golds()
     low, high = (100 * end * len(columns.seeds) / graded for end in compared.ci95)
-    return Figures(accuracy, compared.diff_points, low, high, saved.share, saved.net_share, int(decided.gave_up.sum()))
+    return FitScore(accuracy, compared.diff_points, low, high, saved.share, saved.net_share, int(decided.gave_up.sum()))
 
 
-def fit(rule: Rule, sample: Sample, *, penalty: float = 1.0) -> Fit[Any]:
-    """This rule with the parameters that suit these traces; what is not fitted stays as it is given."""
-    if isinstance(rule, Calibrated):
-        return _calibrated(rule, sample)
-    if isinstance(rule, GiveUpEarly):
-        return _give_up(rule, sample, penalty)
-    return equal_accuracy(rule, sample.decide, sample.columns)
+def fit(rule: Rule, run: Run, *, penalty: float = 1.0) -> Fit[Any]:
+    """This rule with parameters fitted to this run. `penalty`: the cost of a wrong answer in Grade."""
+    if candidates := tuple(rule.candidates(run.columns().limit)):
+        return best_grade(candidates, run, penalty)
+    return _learned_and_chosen(rule, run) if rule.learns else equal_accuracy(rule, run.decide, run.columns())
 
 
-def learned(rule: Rule, sample: Sample, *, penalty: float = 1.0) -> Rule:
-    """The rule with all but its main parameter fitted: for a comparison, which sweeps that one itself."""
-    if isinstance(rule, Calibrated):
-        return learn(rule, sample)
-    return _give_up(rule, sample, penalty).rule if isinstance(rule, GiveUpEarly) else rule
+def learned(rule: Rule, run: Run, *, penalty: float = 1.0) -> Rule:
+    """This rule with everything fitted except its main parameter, which a comparison varies."""
+    if candidates := tuple(rule.candidates(run.columns().limit)):
+        return best_grade(candidates, run, penalty).rule
+    return learn(rule, run)
 
 
-def equal_accuracy(rule: R, decide_rule: Callable[[R], Decided], columns: Columns) -> Fit[R]:
-    """The value of the main parameter that saves most at equal accuracy; where none does, the most cautious one."""
+def learn(rule: R, run: Run) -> R:
+    """This rule with weights learned from this run; a rule without weights stays as it is."""
+    return rule.learn(tuple(_graded(run)), run.columns().limit, regression)
+
+
+def equal_accuracy(rule: R, decide: Callable[[R], Decisions], columns: Columns) -> Fit[R]:
+    """The rule with the main parameter that saves most at equal accuracy; if no value is equal, the most cautious one."""
     if rule.main is None or not rule.grid:
         raise UsageError(f"The rule {rule.name!r} has no parameter to fit.", "`cgr rules --json` lists parameters.")
-    tried = [Fit(one, figures(columns, decide_rule(one))) for one in _sweep(rule, rule.main)]
-    equal = [one for one in tried if one.figures.equal]
-    return max(equal, key=lambda one: one.figures.net) if equal else tried[-1]
+    tried = [Fit(one, score(columns, decide(one))) for one in _variants(rule, rule.main)]
+    equal = [one for one in tried if one.score.equal]
+    return max(equal, key=lambda one: one.score.net) if equal else tried[-1]
 
 
-def _sweep(rule: R, main: str) -> Iterator[R]:
+def _variants(rule: R, main: str) -> Iterator[R]:
     kind = type(getattr(rule, main))
     return (replace(rule, **{main: kind(value)}) for value in rule.grid)
 
 
-def _calibrated(rule: Calibrated, sample: Sample) -> Fit[Calibrated]:
-    """Weights from all traces; the price from decisions by weights that never saw the question."""
-    fold = np.arange(len(sample.columns.questions)) % min(FOLDS, len(sample.columns.questions))
-    parts = [(sample.of_questions(fold == k), learn(rule, sample.of_questions(fold != k))) for k in np.unique(fold)]
-    order = np.argsort(np.argsort(fold[sample.columns.question], kind="stable"), kind="stable")
-
-    def decide_apart(one: Calibrated) -> Decided:
-        return joined([part.decide(replace(weights, price=one.price)) for part, weights in parts], order)
-
-    best = equal_accuracy(rule, decide_apart, sample.columns)
-    return replace(best, rule=replace(learn(rule, sample), price=best.rule.price))
-
-
-def joined(parts: Sequence[Decided], order: Ints) -> Decided:
-    """What was decided part by part, as one; `order` says where each trace is among them."""
-    names = Decided.__dataclass_fields__
-    return Decided(**{name: np.concatenate([getattr(part, name) for part in parts])[order] for name in names})
+def best_grade(candidates: Sequence[R], run: Run, penalty: float) -> Fit[R]:
+    """The candidate with the best Grade; among equals, the one with the fewest tokens."""
+    best: tuple[float, int] = (-np.inf, 0)
+    chosen: Fit[R] | None = None
+    columns = run.columns()
+    for one in candidates:
+        decided = run.decide(one)
+        grade = scores.grade(columns, decided.right, penalty, ~decided.gave_up)
+        tokens = int((decided.at + decided.probe_tokens).sum())
+        if grade is not None and (grade, -tokens) > best:
+            best, chosen = (grade, -tokens), Fit(one, score(columns, decided))
+    if chosen is None:
+        raise _too_few_golds()
+    return chosen
 
 
-def learn(rule: Calibrated, sample: Sample) -> Calibrated:
-    """The rule with weights from these traces.
+def _learned_and_chosen(rule: R, run: Run) -> Fit[R]:
+    """Weights from all traces; the main parameter from decisions by weights that were learned from other questions."""
+    columns, main = run.columns(), str(rule.main)
+    fold = np.arange(len(columns.questions)) % min(FOLDS, len(columns.questions))
+    parts = [(run.only(fold == k), learn(rule, run.only(fold != k))) for k in np.unique(fold)]
+    order = np.argsort(np.argsort(fold[columns.question], kind="stable"), kind="stable")
 
-    Each probe with an answer is an example: of a chance, good if stopping there loses nothing (its answer is right, or that
-    at the full budget is wrong), and of a saving, what of the budget was still thought. Each trace is an example of how
-    long there may be no hope, good if its answer at the full budget is wrong.
-    """
-    rule, rows, droughts = replace(rule, span=sample.columns.limit), [], []
-    for probes, right, final_right, natural in _graded(sample):
-        pasts = [history(probes[:count], rule.floor, rule.hope) for count in range(1, len(probes) + 1)]
-        for probe, past, good in zip(probes, pasts, right, strict=False):
-            if past.strength:
-                rows.append((good or not final_right, natural - probe.at, *features(past, probe.at, rule.span)))
-        droughts.append(({past.dry for past in pasts}, not final_right))
-    made = replace(rule, hopeless=_steps(droughts, rule.span))
-    if len(rows) < LEAST:
-        return made
-    table = np.array(rows, dtype=np.float64)
-    weights = logistic_regression(table[:, 2:], table[:, 0]), linear_regression(table[:, 2:], table[:, 1] / rule.span)
-    return replace(made, answered=tuple(map(float, weights[0])), left=tuple(map(float, weights[1])))
+    def decide_held_out(one: R) -> Decisions:
+        value = {main: getattr(one, main)}
+        return joined([part.decide(replace(weights, **value)) for part, weights in parts], order)
+
+    best = equal_accuracy(rule, decide_held_out, columns)
+    return replace(best, rule=replace(learn(rule, run), **{main: getattr(best.rule, main)}))
 
 
-def _graded(sample: Sample) -> Iterator[tuple[list[Probe], Bools, bool, int]]:
-    """Of each trace with a known answer: its probes, which of them are right, whether the final answer is, its length."""
-    columns = sample.columns
-    for row, trace in enumerate(sample.traces):
+def joined(parts: Sequence[Decisions], order: Ints) -> Decisions:
+    """The decisions of several parts as one. `order`: the place of each trace in the joined parts."""
+    names = Decisions.__dataclass_fields__
+    return Decisions(**{name: np.concatenate([getattr(part, name) for part in parts])[order] for name in names})
+
+
+def _graded(run: Run) -> Iterator[GradedTrace]:
+    """The traces with a known answer."""
+    columns = run.columns()
+    for row, trace in enumerate(run.traces()):
         if columns.graded[row]:
             kept = sorted((probe for probe in trace.probes if 0 < probe.at < trace.budget), key=lambda probe: probe.at)
-            yield kept, columns.right[row], bool(columns.final_right[row]), int(columns.natural[row])
+            yield GradedTrace(kept, columns.right[row].tolist(), bool(columns.final_right[row]), int(columns.natural[row]))
 
 
-def _steps(droughts: Sequence[tuple[set[int], bool]], span: int) -> tuple[tuple[float, float], ...]:
-    """From how long there was no hope to the chance that none comes: of the traces that had none for so long, the share
-    that end wrong, made to rise; half a trace of either kind is added, so that a few are never certain.
-
-    A trace is given as how long it had been without hope at each of its probes, and whether it ends wrong."""
-    longest = np.array([max(lengths, default=0) for lengths, _ in droughts])
-    wrong = np.array([ends_wrong for _, ends_wrong in droughts])
-    lengths = sorted({length for found, _ in droughts for length in found if length})
-    reached = [longest >= length for length in lengths]
-    shares = [(wrong[there].sum() + 0.5) / (there.sum() + 1) for there in reached]
-    risen = isotonic(np.array(shares), np.array([there.sum() for there in reached], dtype=np.float64))
-    first: dict[float, float] = {}
-    for length, chance in zip(lengths, risen.tolist(), strict=True):
-        first.setdefault(round(chance, 9), length / span)
-    return tuple((share, chance) for chance, share in first.items())
-
-
-def isotonic(values: Floats, weights: Floats) -> Floats:
-    """The nearest values that never fall, by pooling neighbours that do."""
-    blocks: list[tuple[float, float, int]] = []
-    for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
-        blocks.append((value, weight, 1))
-        while len(blocks) > 1 and blocks[-2][0] >= blocks[-1][0]:
-            (low, light, few), (high, heavy, many) = blocks.pop(), blocks.pop()
-            pooled = (low * light + high * heavy) / (light + heavy)
-            blocks.append((pooled, light + heavy, few + many))
-    return np.array([value for value, _, count in blocks for _ in range(count)], dtype=np.float64)
-
-
-def linear_regression(features: Floats, values: Floats, ridge: float = RIDGE) -> Floats:
-    """Weights by least squares, held back by a ridge on the standardised features; the first feature is the constant."""
-    middle, width = _scale(features)
-    scaled = (features - middle) / width
-    curve = scaled.T @ scaled + ridge * np.eye(features.shape[1])
-    return _plain(np.asarray(np.linalg.solve(curve, scaled.T @ values), dtype=np.float64), middle, width)
-
-
-def logistic_regression(features: Floats, good: Floats, ridge: float = RIDGE, steps: int = 100) -> Floats:
-    """The same for chances, by Newton's method."""
-    middle, width = _scale(features)
-    scaled = (features - middle) / width
-    weights = np.zeros(features.shape[1])
-    for _ in range(steps):
-        chance = 1 / (1 + np.exp(-np.clip(scaled @ weights, -700, 700)))
-        slope = scaled.T @ (good - chance) - ridge * weights
-        curve = (scaled * (chance * (1 - chance))[:, None]).T @ scaled + ridge * np.eye(features.shape[1])
-        step = np.linalg.solve(curve, slope)
-        weights += step
-        if np.abs(step).max() < 1e-10:
-            break
-    return _plain(weights, middle, width)
-
-
-def _scale(features: Floats) -> tuple[Floats, Floats]:
-    middle, width = features.mean(axis=0), features.std(axis=0)
-    middle[0], width[width == 0] = 0.0, 1.0
-    return middle, width
-
-
-def _plain(weights: Floats, middle: Floats, width: Floats) -> Floats:
-    """For features as they are, not standardised."""
-    plain: Floats = weights / width
-    plain[0] -= float((plain * middle).sum())
-    return plain
-
-
-def _give_up(rule: GiveUpEarly, sample: Sample, penalty: float) -> Fit[GiveUpEarly]:
-    """The bound and patience with the best Grade; among equals, the fewest tokens."""
-    columns = sample.columns
-    most = max(2, columns.limit // rule.interval)
-    patiences = sorted({max(1, round(most * share)) for share in (0.125, 0.2, 0.25, 0.3, 0.4, 0.5, 0.65, 0.8, 1)})
-    best: tuple[float, int] = (-np.inf, 0)
-    chosen: Fit[GiveUpEarly] | None = None
-    for one in (replace(rule, floor=floor, patience=patience) for floor in FLOORS for patience in patiences):
-        decided = sample.decide(one)
-        grade = scores.grade(columns, decided.right, penalty, ~decided.gave_up)
-        spent = int((decided.at + decided.probe_tokens).sum())
-        if grade is not None and (grade, -spent) > best:
-            best, chosen = (grade, -spent), Fit(one, figures(columns, decided))
-    if chosen is None:
-        raise UsageError("Nothing can be fitted without known answers.", "Two questions with one are the least.")
-    return chosen
+def _too_few_golds() -> UsageError:
+    return UsageError("Nothing can be fitted without known answers.", "At least two questions must have one.")

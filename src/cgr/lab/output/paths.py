@@ -1,46 +1,30 @@
-"""Where runs are read from, and where what is said about them goes."""
+"""Where output goes, and how JSON files are written."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import json
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
-
-from cgr.errors import UsageError
-from cgr.lab.exchange import import_run
-
-FILES = (".jsonl", ".parquet")
-
-
-@contextmanager
-def folder_of(run: str | Path) -> Iterator[Path]:
-    """The folder of a run; a file of traces, as `cgr export` writes it, is one for a while."""
-    path = Path(run)
-    if path.is_file() and path.suffix in FILES:
-        with TemporaryDirectory() as scratch:
-            import_run(path, Path(scratch) / path.stem)
-            yield Path(scratch) / path.stem
-    elif path.exists():
-        yield path
-    else:
-        raise UsageError(
-            f"There is no run {str(path)!r}.", "Give the folder that `cgr generate --out` or `cgr import` made."
-        )
 
 
 def beside(runs: Sequence[Path], name: str) -> Path:
-    """A folder of this name inside a run; beside a file; for several, beside the first."""
+    """The output folder `name`: inside a run, beside a file of traces, or beside the first of several runs."""
     first = runs[0]
     if len(runs) > 1:
         return first.parent / name
     return first / name if first.is_dir() else first.with_name(f"{first.stem}-{name}")
 
 
-def told_apart(names: Sequence[str]) -> list[str]:
-    """Runs of one name in different folders get numbers: each has a place of its own."""
-    apart: list[str] = []
+def unique_names(names: Sequence[str]) -> list[str]:
+    """The same names, with a number added to each that occurs again (`six`, `six-2`)."""
+    unique: list[str] = []
     for name in names:
-        apart.append(next(one for n in count(1) if (one := name if n == 1 else f"{name}-{n}") not in apart))
-    return apart
+        unique.append(next(one for n in count(1) if (one := name if n == 1 else f"{name}-{n}") not in unique))
+    return unique
+
+
+def write_json(path: Path, data: object) -> None:
+    """Write `data` as indented JSON; the folder is created if needed. NaN is an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")

@@ -1,12 +1,16 @@
-"""How figures look: a palette that colour-blind readers can tell apart, labels on the lines, nothing else on the paper."""
+"""The style of figures (colours that colour-blind readers can tell apart, labels at the lines), and how they are saved."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-# Okabe and Ito's colours, each with one meaning in every figure.
+FORMATS = ("png", "svg")
+LIST = "figures.md"
+# Okabe and Ito's colours; each has the same meaning in every figure.
 BLUE, ORANGE, GREEN, RED, SKY, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#6b6b6b"
 RIGHT, WRONG, RULE, BASELINE, SAVED, PROBES = BLUE, RED, GREEN, GREY, "#b5dfd0", ORANGE
 LINES = (BLUE, RED, GREEN, "#CC79A7", ORANGE, SKY, "#222222")
@@ -47,7 +51,7 @@ STYLE: dict[Any, Any] = {
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """The style for a while: whoever uses matplotlib for something else keeps theirs."""
+    """Apply the style inside a `with` block; matplotlib's global settings stay as they were."""
     import matplotlib
 
     with matplotlib.rc_context(STYLE):
@@ -55,15 +59,48 @@ def styled() -> Iterator[None]:
 
 
 def paper(rows: int = 1, columns: int = 1, size: tuple[float, float] = SIZE, **options: Any) -> tuple[Any, Any]:
-    """A figure and its axes, without any global state or window."""
+    """A new figure and its axes, without global state or a window."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained")
     return figure, figure.subplots(rows, columns, **options)
 
 
+@dataclass(frozen=True, slots=True)
+class SavedFigure:
+    """One figure: its files, or the reason why it was left out."""
+
+    name: str
+    caption: str
+    files: tuple[Path, ...] = ()
+    why_not: str = ""
+
+
+def save(figure: Any, name: str, folder: Path) -> tuple[Path, ...]:
+    """Write a figure as PNG and SVG. The same figure gives the same bytes: no date is written into the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = tuple(folder / f"{name}.{ending}" for ending in FORMATS)
+    for path, metadata in zip(paths, ({"Software": None}, {"Date": None, "Creator": None}), strict=True):
+        figure.savefig(path, metadata=metadata)
+        figure.set_layout_engine("none")  # the layout is computed once, for the first file
+    return paths
+
+
+def remove(name: str, folder: Path) -> None:
+    """Delete the files of a figure that an earlier report may have written."""
+    for ending in FORMATS:
+        (folder / f"{name}.{ending}").unlink(missing_ok=True)
+
+
+def write_list(figures: Sequence[SavedFigure], folder: Path) -> None:
+    """Write `figures.md`: every figure with its caption, or why it was left out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [f"- `{one.name}`: {one.caption}" + (f" **Left out: {one.why_not}**" * bool(one.why_not)) for one in figures]
+    (folder / LIST).write_text("\n".join(("# Figures", "", *lines, "")), encoding="utf-8")
+
+
 def shades(count: int) -> list[Any]:
-    """From light to dark, for things that have an order."""
+    """`count` colours from light to dark, for ordered series."""
     import matplotlib
 
     scale = matplotlib.colormaps["cividis_r"]
@@ -71,37 +108,32 @@ def shades(count: int) -> list[Any]:
 
 
 def tokens(value: float, _: object = None) -> str:
-    """12k rather than 12000, 3.2M rather than 3,200,000."""
+    """A short token count: 12k for 12000, 3.2M for 3,200,000. (The second argument is the position, from matplotlib.)"""
     if abs(value) >= 999_500:
         return f"{value / 1e6:.3g}M"
     return f"{value / 1e3:.3g}k" if abs(value) >= 1000 else f"{value:.0f}"
 
 
 def percent(value: float, _: object = None) -> str:
+    """A fraction as a percentage with three digits."""
     return f"{100 * value:.3g}%"
 
 
 def token_axis(axis: Any, label: str) -> None:
+    """Give an axis short token counts and a label."""
     axis.set_major_formatter(tokens)
     axis.set_label_text(label)
 
 
 def label(axes: Any, x: float, y: float, text: str, colour: Any, *, dx: float = 5, dy: float = 0, **options: Any) -> None:
-    """Words beside a point, in the colour of what they name. The point's place counts, not the words' width."""
+    """Write `text` beside the point (x, y), moved by (dx, dy) printer's points."""
     defaults = {"ha": "left", "va": "center", "fontsize": 9.5, "fontweight": "bold"}
-    axes.annotate(
-        text,
-        (x, y),
-        xytext=(dx, dy),
-        textcoords="offset points",
-        color=colour,
-        annotation_clip=False,
-        **(defaults | options),
-    )
+    offset = {"xytext": (dx, dy), "textcoords": "offset points", "annotation_clip": False}
+    axes.annotate(text, (x, y), color=colour, **offset, **(defaults | options))
 
 
 def end_labels(axes: Any, ends: list[tuple[float, float, str, Any]]) -> None:
-    """Labels at the ends of lines, moved apart as little as will do where lines end together."""
+    """Labels (x, y, text, colour) at the ends of lines; labels that would overlap are moved apart."""
     low, high = axes.get_ylim()
     height = axes.figure.get_size_inches()[1] * axes.get_position().height * 72
     ends = sorted(ends, key=lambda end: end[1])
@@ -111,15 +143,15 @@ def end_labels(axes: Any, ends: list[tuple[float, float, str, Any]]) -> None:
 
 
 def spread_out(values: list[float], gap: float) -> list[float]:
-    """Rising values at least a gap apart, each crowd kept around its own middle."""
-    crowds: list[list[float]] = []  # of values less the room below them: equal ones just touch
+    """Move sorted values so that neighbours are at least `gap` apart; each group keeps its mean."""
+    groups: list[list[float]] = []  # values minus the space below them: equal values just touch
     for place, value in enumerate(values):
-        crowds.append([value - place * gap])
-        while len(crowds) > 1 and _middle(crowds[-2]) > _middle(crowds[-1]):
-            crowds[-2:] = [crowds[-2] + crowds[-1]]
-    flat = [_middle(crowd) for crowd in crowds for _ in crowd]
+        groups.append([value - place * gap])
+        while len(groups) > 1 and _mean(groups[-2]) > _mean(groups[-1]):
+            groups[-2:] = [groups[-2] + groups[-1]]
+    flat = [_mean(group) for group in groups for _ in group]
     return [value + place * gap for place, value in enumerate(flat)]
 
 
-def _middle(values: list[float]) -> float:
+def _mean(values: list[float]) -> float:
     return sum(values) / len(values)

@@ -17,7 +17,8 @@ from cgr.certainty import DEFAULT as AGGREGATE
 from cgr.errors import UnknownName, UsageError
 from cgr.lab.questions import load_questions
 from cgr.lab.record.generate import WRITTEN_TOKENS, Plan
-from cgr.lab.report.numbers import PENALTIES, THRESHOLDS, check_penalties, check_thresholds
+from cgr.lab.report.numbers import THRESHOLDS, check_thresholds
+from cgr.lab.score.accuracy import PENALTIES, check_penalties
 from cgr.lab.store.config import DEFAULT, ProbeRequest
 from cgr.lab.validation import UNKNOWN, sentence
 from cgr.probing import PREFIX, CloseThink

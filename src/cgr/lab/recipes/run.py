@@ -16,11 +16,12 @@ from cgr import __version__
 from cgr.engines.base import Capabilities, ModelInfo
 from cgr.engines.open import ModelOptions, describe_file, is_local_file
 from cgr.lab.ablate import WrittenAblations, ablate
+from cgr.lab.output import style
 from cgr.lab.recipes.recipe import ExtraProbes, Recipe
 from cgr.lab.record.generate import Plan, generate
 from cgr.lab.record.jobs import Progress
 from cgr.lab.record.probe import probe_each
-from cgr.lab.report import FOLDER, JSON, WrittenReport, figures, write_report
+from cgr.lab.report import FOLDER, JSON, WrittenReport, write_report
 from cgr.lab.report import page as pages
 from cgr.lab.report.result import Report
 from cgr.lab.store import DEFAULT, Store
@@ -171,7 +172,8 @@ class Experiment:
     def _unchanged(self, folder: Path) -> WrittenReport | None:
         """The existing report, if it was made from the same run and has not been edited."""
         stamp, numbers, page = folder / STAMP, folder / JSON, folder / pages.FILE
-        if not all(path.is_file() for path in (stamp, numbers, page, folder / "figures" / figures.LIST)):
+        wanted = (stamp, numbers, page, folder / "figures" / style.LIST)
+        if not all(path.is_file() for path in wanted):
             return None
         if stamp.read_text(encoding="utf-8").strip() != self._stamp(folder).to_json():
             return None

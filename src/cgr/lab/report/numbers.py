@@ -1,4 +1,4 @@
-"""Every number of a report, from the columns of a run. What each means is settled in docs/metrics.md."""
+"""Computes every number of a report from the columns of a run. docs/metrics.md defines each number."""
 
 from __future__ import annotations
 
@@ -8,29 +8,32 @@ from dataclasses import asdict
 import numpy as np
 
 from cgr.errors import NotRecorded, UsageError
+from cgr.lab.decide import arrays
 from cgr.lab.decide import replay as decisions
-from cgr.lab.decide.columns import Bools, Columns, Floats
-from cgr.lab.decide.replay import Decide, Decided
-from cgr.lab.report import notes as words
+from cgr.lab.decide.arrays import Decisions
+from cgr.lab.decide.columns import Columns
+from cgr.lab.decide.replay import Decide
 from cgr.lab.report.result import (
     Baseline,
     BudgetRow,
     GradeRow,
     Report,
+    RunSize,
     SavingsRow,
     SelectiveRow,
-    Size,
     SpreadRow,
     ThresholdRow,
     TradeOffRow,
-    Written,
+    WrittenAnswers,
+    notes,
 )
 from cgr.lab.score import accuracy as scores
-from cgr.lab.score.calibration import selective
+from cgr.lab.score.accuracy import PENALTIES, check_penalties
+from cgr.lab.score.calibration import effective, selective
+from cgr.lab.types import Bools, Floats
 from cgr.rules.base import THRESHOLD, check_threshold
 
 THRESHOLDS = (0.96, 0.97, 0.98, 0.99)
-PENALTIES = (0.0, 0.25, 0.5, 1.0)
 TRADE_OFF = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995, 0.999, 0.9999, 1.0)
 
 
@@ -42,11 +45,11 @@ def report(
     rule: str = "cgr",
     decide: Decide | None = None,
 ) -> Report:
-    """The whole report of one run. `decide`: what the rule comes to at a threshold; by default, `cgr` on these columns."""
+    """The report of one run. `decide` maps a threshold to the rule's decisions; by default, `rule` on these columns."""
     levels, costs = check_thresholds(thresholds), check_penalties(penalties)
     decide = decide or decisions.deciding(columns, rule)
-    made = {threshold: decide(threshold) for threshold in levels}
-    sweep = _sweep(columns)
+    decided = {threshold: decide(threshold) for threshold in levels}
+    sweep = _budget_sweep(columns)
     return Report(
         run=columns.info,
         rule=rule,
@@ -55,19 +58,19 @@ def report(
         steps=tuple(columns.steps.tolist()),
         baseline=_baseline(columns),
         written=_written(columns),
-        thresholds=tuple(_threshold(columns, one, decided) for one, decided in made.items()),
-        grade=tuple(_grade(columns, one, decided, cost) for one, decided in made.items() for cost in costs),
-        savings=tuple(_savings(columns, one, decided) for one, decided in made.items()),
-        spread=_spread(columns, made),
+        thresholds=tuple(_threshold_row(columns, *pair) for pair in decided.items()),
+        grade=tuple(_grade_row(columns, *pair, cost) for pair in decided.items() for cost in costs),
+        savings=tuple(SavingsRow(one, **asdict(scores.savings(columns, made))) for one, made in decided.items()),
+        spread=_spread(columns, decided),
         budget_sweep=sweep,
         trade_off=_trade_off(columns, levels, decide),
-        selective=_selective(columns, made),
-        notes=words.notes(columns, made, [row.budget for row in sweep]),
+        selective=_selective(columns, decided),
+        notes=notes(columns, decided, [row.budget for row in sweep]),
     )
 
 
 def check_thresholds(thresholds: Sequence[float]) -> tuple[float, ...]:
-    """In rising order, each once."""
+    """The thresholds sorted, each once; an error if there is none or one is not a certainty."""
     for threshold in thresholds:
         check_threshold(threshold)
     if not thresholds:
@@ -75,17 +78,8 @@ def check_thresholds(thresholds: Sequence[float]) -> tuple[float, ...]:
     return tuple(sorted(set(thresholds)))
 
 
-def check_penalties(penalties: Sequence[float]) -> tuple[float, ...]:
-    for penalty in penalties:
-        if not 0 <= penalty < float("inf"):
-            raise UsageError(
-                f"A penalty of {penalty:g} is not one.", "A wrong answer costs 0 or more: --penalties 0,0.5,1."
-            )
-    return tuple(sorted(set(penalties)))
-
-
-def _size(columns: Columns) -> Size:
-    return Size(
+def _size(columns: Columns) -> RunSize:
+    return RunSize(
         questions=len(columns.questions),
         graded_questions=int(scores.graded_questions(columns).sum()),
         seeds=len(columns.seeds),
@@ -108,14 +102,15 @@ def _baseline(columns: Columns) -> Baseline:
     )
 
 
-def _written(columns: Columns) -> Written | None:
+def _written(columns: Columns) -> WrittenAnswers | None:
     here = columns.wrote & columns.graded
     if not here.any():
         return None
-    return Written(int(here.sum()), float(columns.written_right[here].mean()), float(columns.final_right[here].mean()))
+    own, decoded = (float(flags[here].mean()) for flags in (columns.written_right, columns.final_right))
+    return WrittenAnswers(int(here.sum()), own, decoded)
 
 
-def _threshold(columns: Columns, threshold: float, decided: Decided) -> ThresholdRow:
+def _threshold_row(columns: Columns, threshold: float, decided: Decisions) -> ThresholdRow:
     return ThresholdRow(
         threshold=threshold,
         correct_mean=scores.correct_mean(columns, decided.right),
@@ -125,7 +120,7 @@ def _threshold(columns: Columns, threshold: float, decided: Decided) -> Threshol
     )
 
 
-def _grade(columns: Columns, threshold: float, decided: Decided, penalty: float) -> GradeRow:
+def _grade_row(columns: Columns, threshold: float, decided: Decisions, penalty: float) -> GradeRow:
     baseline = scores.grade(columns, columns.final_right, penalty)
     answered = decided.sure | scores.sure_at_end(decided, threshold)
     steps = columns.steps if baseline is not None else columns.steps[:0]
@@ -149,49 +144,45 @@ def _grade(columns: Columns, threshold: float, decided: Decided, penalty: float)
 
 
 def earliest_best(values: Floats) -> int:
-    """The first place of the largest value, values apart by no more than rounding being equal."""
+    """The index of the first maximum; values that differ only by rounding are equal."""
     return int(np.argmax(values >= values.max() - 1e-9))
 
 
-def _savings(columns: Columns, threshold: float, decided: Decided) -> SavingsRow:
-    return SavingsRow(threshold=threshold, **asdict(scores.savings(columns, decided)))
-
-
-def _spread(columns: Columns, made: dict[float, Decided]) -> tuple[SpreadRow, ...]:
+def _spread(columns: Columns, decided: dict[float, Decisions]) -> tuple[SpreadRow, ...]:
     """The baseline first, then each threshold."""
     answers: dict[float | None, Bools] = {None: columns.final_right}
-    answers |= {threshold: decided.right for threshold, decided in made.items()}
-    rows = []
-    for threshold, right in answers.items():
-        rows.append(SpreadRow(threshold, **asdict(scores.spread(scores.accuracy_by_seed(columns, right)))))
-    return tuple(rows)
+    answers |= {threshold: made.right for threshold, made in decided.items()}
+    return tuple(
+        SpreadRow(threshold, **asdict(scores.spread(scores.accuracy_by_seed(columns, right))))
+        for threshold, right in answers.items()
+    )
 
 
-def _sweep(columns: Columns) -> tuple[BudgetRow, ...]:
-    """Every interval up to the budget; those where a probe is missing are left out."""
+def _budget_sweep(columns: Columns) -> tuple[BudgetRow, ...]:
+    """The baseline at every step and at the budget; budgets at which a probe is missing are left out."""
     rows = []
     for budget in (*columns.steps.tolist(), columns.limit):
         try:
-            decided = decisions.at_budget(columns, budget)
+            rows.append(_budget_row(columns, budget, arrays.at_budget(columns, budget)))
         except NotRecorded:
             continue
-        used = np.minimum(columns.natural, budget)
-        over = columns.ended & ((columns.natural < budget) | (budget >= columns.limit))
-        rows.append(
-            BudgetRow(
-                budget=budget,
-                correct_mean=scores.correct_mean(columns, decided.right),
-                accuracy=scores.accuracy(columns, decided.right),
-                sd=scores.spread(scores.accuracy_by_seed(columns, decided.right)).sd,
-                thinking_tokens_mean=float(used.mean()),
-                ended_by_themselves=float(over.mean()),
-            )
-        )
     return tuple(rows)
 
 
+def _budget_row(columns: Columns, budget: int, decided: Decisions) -> BudgetRow:
+    ended = columns.ended & ((columns.natural < budget) | (budget >= columns.limit))
+    return BudgetRow(
+        budget=budget,
+        correct_mean=scores.correct_mean(columns, decided.right),
+        accuracy=scores.accuracy(columns, decided.right),
+        sd=scores.spread(scores.accuracy_by_seed(columns, decided.right)).sd,
+        thinking_tokens_mean=float(np.minimum(columns.natural, budget).mean()),
+        ended_by_themselves=float(ended.mean()),
+    )
+
+
 def _trade_off(columns: Columns, thresholds: Sequence[float], decide: Decide) -> tuple[TradeOffRow, ...]:
-    """Many thresholds, those that the recording can decide."""
+    """A row for each threshold that the recording can decide."""
     rows = []
     for threshold in sorted({*TRADE_OFF, *thresholds}):
         try:
@@ -209,20 +200,16 @@ def _trade_off(columns: Columns, thresholds: Sequence[float], decide: Decide) ->
     return tuple(rows)
 
 
-def effective(certainty: Floats, closed: Bools) -> Floats:
-    """An answer that did not close is none, and is trusted least of all."""
-    return np.where(closed, certainty, 0.0)
-
-
-def _selective(columns: Columns, made: dict[float, Decided]) -> tuple[SelectiveRow, ...]:
+def _selective(columns: Columns, decided: dict[float, Decisions]) -> tuple[SelectiveRow, ...]:
     graded = columns.graded
-    asked = columns.present & graded[:, None] & ~columns.bound
+    probed = columns.present & graded[:, None] & ~columns.bound
     finals = effective(columns.final_certainty, columns.final_closed)
+    probes = effective(columns.certainty, columns.closed)
     rows = [
         SelectiveRow("final answers", None, selective(finals[graded], columns.final_right[graded])),
-        SelectiveRow("probes", None, selective(effective(columns.certainty, columns.closed)[asked], columns.right[asked])),
+        SelectiveRow("probes", None, selective(probes[probed], columns.right[probed])),
     ]
-    for threshold, decided in made.items():
-        found = selective(effective(decided.certainty, decided.closed)[graded], decided.right[graded])
+    for threshold, made in decided.items():
+        found = selective(effective(made.certainty, made.closed)[graded], made.right[graded])
         rows.append(SelectiveRow("answers", threshold, found))
     return tuple(rows)

@@ -1,11 +1,11 @@
-"""The paper's tables and a few more."""
+"""The tables of a report: those of the paper and some more."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from cgr.lab.output.table import Cell, Head, Table, write_table
+from cgr.lab.output.table import Cell, Head, Table, plural, write_table
 from cgr.lab.report.result import Report, SpreadRow, labels
 
 THRESHOLD = Head("threshold", "θ", "g")
@@ -15,7 +15,7 @@ SPREAD = Head("sd", "SD over seeds", ".2f", 100)
 
 
 def baseline(report: Report) -> Table:
-    """The baseline and, below it, the rule: how accurate, and how far the seeds are apart."""
+    """Accuracy and its spread over seeds: the baseline, then the rule at each threshold."""
     heads = (
         Head("policy", "Policy"),
         THRESHOLD,
@@ -25,19 +25,20 @@ def baseline(report: Report) -> Table:
         Head("low", "Lowest seed (%)", ".2f", 100),
         Head("high", "Highest seed (%)", ".2f", 100),
     )
-    first = ("baseline", None, report.baseline.correct_mean, report.baseline.accuracy, *_ends(report.spread[0]))
+    first = ("baseline", None, report.baseline.correct_mean, report.baseline.accuracy, *_spread(report.spread[0]))
     rest = [
-        (report.rule, row.threshold, row.correct_mean, row.accuracy, *_ends(spread))
+        (report.rule, row.threshold, row.correct_mean, row.accuracy, *_spread(spread))
         for row, spread in zip(report.thresholds, report.spread[1:], strict=True)
     ]
     return Table("baseline", f"Baseline at {report.run.budget:,} thinking tokens, and {report.rule}", heads, (first, *rest))
 
 
-def _ends(spread: SpreadRow) -> tuple[Cell, ...]:
+def _spread(spread: SpreadRow) -> tuple[Cell, ...]:
     return spread.sd, spread.low, spread.high
 
 
 def thresholds(report: Report) -> Table:
+    """Accuracy of the rule at each threshold, against the baseline."""
     heads = (
         THRESHOLD,
         ACCURACY,
@@ -52,11 +53,12 @@ def thresholds(report: Report) -> Table:
         Head("ci95_seeds", "95% interval over seeds", "+.2f"),
         Head("fired", "Stopped early", ",d"),
     )
-    rows = tuple(tuple(getattr(row, head.name) for head in heads) for row in report.thresholds)
-    return Table("thresholds", f"{report.rule} across thresholds, over {_seeds(report)}", heads, rows)
+    caption = f"{report.rule} across thresholds, over {_seeds(report)}"
+    return Table.of_records("thresholds", caption, heads, report.thresholds)
 
 
 def grade(report: Report) -> Table:
+    """Grade at each threshold and penalty."""
     last = f"{report.steps[-1]:,}" if report.steps else "no step"
     heads = (
         THRESHOLD,
@@ -70,11 +72,12 @@ def grade(report: Report) -> Table:
         Head("at_budget", "At the budget", ".2f"),
         Head("answering", "Without abstention", ".2f"),
     )
-    rows = tuple(tuple(getattr(row, head.name) for head in heads) for row in report.grade)
-    return Table("grade", f"Grade at {last} tokens and where it is largest, over {_seeds(report)}", heads, rows)
+    caption = f"Grade at {last} tokens and at its best step, over {_seeds(report)}"
+    return Table.of_records("grade", caption, heads, report.grade)
 
 
 def savings(report: Report) -> Table:
+    """Thinking tokens saved at each threshold."""
     heads = (
         THRESHOLD,
         Head("total", "Total saved", ",d"),
@@ -88,24 +91,25 @@ def savings(report: Report) -> Table:
         Head("against_budget_total", "Against the budget", ",d"),
         Head("suffix_tokens", "Suffix tokens prefilled", ",d"),
     )
-    rows = tuple(tuple(getattr(row, head.name) for head in heads) for row in report.savings)
-    return Table("savings", f"Thinking tokens saved across thresholds, over {_seeds(report)}", heads, rows)
+    caption = f"Thinking tokens saved across thresholds, over {_seeds(report)}"
+    return Table.of_records("savings", caption, heads, report.savings)
 
 
 def budget_sweep(report: Report) -> Table:
+    """The baseline at every budget on the grid."""
     heads = (
         Head("budget", "Budget", ",d"),
         ACCURACY,
         RELATIVE,
         SPREAD,
-        Head("thinking_tokens_mean", "Tokens thought (mean)", ",.0f"),
-        Head("ended_by_themselves", "Ended by themselves", ".1f", 100, "%"),
+        Head("thinking_tokens_mean", "Thinking tokens (mean)", ",.0f"),
+        Head("ended_by_themselves", "Natural ends", ".1f", 100, "%"),
     )
-    rows = tuple(tuple(getattr(row, head.name) for head in heads) for row in report.budget_sweep)
-    return Table("budget_sweep", "The baseline under smaller budgets", heads, rows)
+    return Table.of_records("budget_sweep", "The baseline under smaller budgets", heads, report.budget_sweep)
 
 
 def selective(report: Report) -> Table:
+    """AURC, ECE and AUROC of certainty."""
     heads = (
         Head("among", "Among"),
         THRESHOLD,
@@ -118,11 +122,11 @@ def selective(report: Report) -> Table:
     )
     names = [head.name for head in heads[2:]]
     rows = tuple((row.among, row.threshold, *(getattr(row.selective, name) for name in names)) for row in report.selective)
-    return Table("selective", "How well certainty tells right from wrong", heads, rows)
+    return Table("selective", "How well certainty separates right from wrong", heads, rows)
 
 
 def models(reports: Sequence[Report]) -> Table:
-    """The paper's Table 1, and beside it what the rule makes of each model at its own threshold."""
+    """The paper's Table 1 (baseline of each model), with the rule at the shown threshold beside it."""
     heads = (
         Head("model", "Model"),
         Head("questions", "Questions", "d"),
@@ -163,12 +167,12 @@ def _model_row(name: str, report: Report) -> tuple[Cell, ...]:
 
 
 def _seeds(report: Report) -> str:
-    return "1 seed" if report.size.seeds == 1 else f"{report.size.seeds} seeds"
+    return plural(report.size.seeds, "seed")
 
 
 TABLES: tuple[Callable[[Report], Table], ...] = (baseline, thresholds, grade, savings, budget_sweep, selective)
 
 
 def write(report: Report, folder: Path) -> tuple[Path, ...]:
-    """Every table of one run, three files each."""
+    """Write every table of one run, three files each; the paths."""
     return tuple(path for make in TABLES for path in write_table(make(report), folder))

@@ -1,0 +1,1 @@
+"""Scores of decisions: accuracy, Grade, savings, calibration, and paired comparisons with intervals."""

@@ -1,28 +1,41 @@
-"""Accuracy, Grade and token savings, as the paper defines them. Everything is a mean over seeds unless it says otherwise.
+"""Accuracy, Grade and token savings, as the paper defines them. All are means over seeds unless stated otherwise.
 
 Units: `correct` counts questions, `accuracy` is a fraction, savings are thinking tokens. Questions without a gold answer
-count in savings and nowhere else; where there is none with one, what needs gold is None.
+count in savings only. If no question has one, everything that needs it is None.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cgr.lab.decide.columns import Bools, Columns, Floats, Ints
-from cgr.lab.decide.replay import Decided
-from cgr.lab.score import bootstrap as intervals
-from cgr.lab.score.bootstrap import Interval
+from cgr.errors import UsageError
+from cgr.lab.decide.arrays import Decisions
+from cgr.lab.decide.columns import Columns
+from cgr.lab.score import bootstrap
+from cgr.lab.types import Bools, Floats, Interval, Ints
 
 NEVER = np.iinfo(np.int64).max
+PENALTIES = (0.0, 0.25, 0.5, 1.0)
+
+
+def check_penalties(penalties: Sequence[float]) -> tuple[float, ...]:
+    """The penalties in rising order, each once; `UsageError` if one is below 0 or infinite."""
+    for penalty in penalties:
+        if not 0 <= penalty < float("inf"):
+            raise UsageError(
+                f"A penalty of {penalty:g} is not valid.", "A wrong answer costs 0 or more: --penalties 0,0.5,1."
+            )
+    return tuple(sorted(set(penalties)))
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How far the seeds are apart: standard deviation (of a sample, so it takes two), smallest, largest."""
+    """The spread over seeds: sample standard deviation (None for one seed), smallest and largest value."""
 
     sd: float | None = None
     low: float | None = None
@@ -31,7 +44,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A rule against the baseline on the same traces; empty where nothing can be graded."""
+    """A rule against the baseline on the same traces; all None if nothing can be graded."""
 
     diff_mean: float | None = None
     diff_points: float | None = None
@@ -45,7 +58,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Savings:
-    """Thinking tokens not spent, over all traces: against the natural length (capped at the budget) and the budget."""
+    """Thinking tokens saved over all traces, against the natural length (capped at the budget) and against the budget."""
 
     total: int
     per_seed: float
@@ -61,38 +74,43 @@ class Savings:
 
 
 def by_seed(columns: Columns, values: NDArray[Any]) -> Floats:
-    """The sum over each seed."""
+    """The sum of these values for each seed."""
     return np.bincount(columns.seed, weights=values, minlength=len(columns.seeds)).astype(np.float64, copy=False)
 
 
 def by_question(columns: Columns, values: NDArray[Any]) -> Floats:
-    """The sum over each question."""
+    """The sum of these values for each question."""
     return np.bincount(columns.question, weights=values, minlength=len(columns.questions)).astype(np.float64, copy=False)
 
 
 def graded_questions(columns: Columns) -> Bools:
+    """Whether each question has a gold answer."""
     return by_question(columns, columns.graded) > 0
 
 
 def correct_by_seed(columns: Columns, right: Bools) -> Floats:
+    """The number of right answers for each seed."""
     return by_seed(columns, right & columns.graded)
 
 
 def accuracy_by_seed(columns: Columns, right: Bools) -> Floats:
-    """Of the seeds that have graded traces."""
+    """The accuracy of each seed that has graded traces."""
     graded = by_seed(columns, columns.graded)
     return correct_by_seed(columns, right)[graded > 0] / graded[graded > 0]
 
 
 def correct_mean(columns: Columns, right: Bools) -> float | None:
+    """The number of right answers, as a mean over seeds."""
     return float(correct_by_seed(columns, right).mean()) if columns.graded.any() else None
 
 
 def accuracy(columns: Columns, right: Bools) -> float | None:
+    """The share of right answers among graded traces."""
     return float(right[columns.graded].mean()) if columns.graded.any() else None
 
 
 def spread(values: Floats) -> Spread:
+    """The spread of one value for each seed."""
     if not len(values):
         return Spread()
     sd = float(values.std(ddof=1)) if len(values) > 1 else None
@@ -100,9 +118,9 @@ def spread(values: Floats) -> Spread:
 
 
 def accuracy_interval(columns: Columns, right: Bools) -> Interval | None:
-    """Over questions: how much the accuracy would vary with other questions like these."""
+    """The 95% interval of the accuracy, over questions."""
     here = graded_questions(columns)
-    return intervals.of_ratio(
+    return bootstrap.of_ratio(
         by_question(columns, right & columns.graded)[here], by_question(columns, columns.graded)[here]
     )
 
@@ -122,34 +140,36 @@ def compare(columns: Columns, right: Bools) -> Comparison:
         equal=int((seeds == 0).sum()),
         better=int((seeds > 0).sum()),
         worse=int((seeds < 0).sum()),
-        ci95=intervals.of_sum(questions),
-        ci95_seeds=intervals.of_mean(seeds),
+        ci95=bootstrap.of_sum(questions),
+        ci95_seeds=bootstrap.of_mean(seeds),
     )
 
 
-def answered_at(columns: Columns, decided: Decided, threshold: float) -> Ints:
-    """The smallest budget at which somebody who abstains below the threshold answers; NEVER where there is none.
+def answered_at(columns: Columns, decided: Decisions, threshold: float) -> Ints:
+    """For each trace, the smallest budget that gives an answer if answers below the threshold are withheld; NEVER if none.
 
-    A sure probe answers at its own position; a sure final answer at any budget past the end of the thinking. The answer at
-    the budget itself, sure or not, is not among them: see `sure_at_end`.
+    A certain probe answers at its position, a certain final answer at any budget after the end of thinking. The answer at
+    the budget itself is not included: see `sure_at_end`.
     """
     early = ~decided.sure & sure_at_end(decided, threshold)
     return np.where(decided.sure, decided.at, np.where(early, columns.natural + 1, NEVER))
 
 
-def sure_at_end(decided: Decided, threshold: float) -> Bools:
+def sure_at_end(decided: Decisions, threshold: float) -> Bools:
+    """Whether the answer of each trace closed with a certainty of at least the threshold."""
     return decided.closed & ~decided.gave_up & (decided.certainty >= threshold)
 
 
 def cumulative(columns: Columns, when: Ints, flags: Bools, steps: Ints) -> Floats:
-    """How many graded traces with this flag were answered by each step; a mean over seeds."""
+    """The number of graded traces with this flag that were answered by each step, as a mean over seeds."""
     counted = flags & columns.graded
     first = np.searchsorted(steps, when[counted])
     return np.cumsum(np.bincount(first, minlength=len(steps) + 1))[: len(steps)] / len(columns.seeds)
 
 
 def grade(columns: Columns, right: Bools, penalty: float, answered: Bools | None = None) -> float | None:
-    """Right answers less the penalty for each wrong one; whoever did not answer gets nothing and loses nothing."""
+    """Grade: the number of right answers minus the penalty for each wrong one. `answered`: the traces that count; the
+    others gain and lose nothing."""
     if not columns.graded.any():
         return None
     counted = columns.graded if answered is None else columns.graded & answered
@@ -157,20 +177,21 @@ def grade(columns: Columns, right: Bools, penalty: float, answered: Bools | None
     return float(gain.sum() / len(columns.seeds))
 
 
-def grade_over_budget(columns: Columns, decided: Decided, threshold: float, penalty: float, steps: Ints) -> Floats:
-    """Grade at each step t: the first sure probe at or before t; else, had the thinking ended before t, the final answer if
-    sure; else nothing. The same as a rerun with budget t."""
+def grade_over_budget(columns: Columns, decided: Decisions, threshold: float, penalty: float, steps: Ints) -> Floats:
+    """Grade at each step t, as a rerun with budget t would give it: the first certain probe at or before t; else, if
+    thinking ended before t, the final answer if it is certain; else no answer."""
     when = answered_at(columns, decided, threshold)
     good, bad = (cumulative(columns, when, flags, steps) for flags in (decided.right, ~decided.right))
     return good - penalty * bad
 
 
-def saved(columns: Columns, decided: Decided) -> Ints:
-    """Thinking tokens that each trace was spared."""
+def saved(columns: Columns, decided: Decisions) -> Ints:
+    """The thinking tokens saved in each trace."""
     return columns.natural - decided.at
 
 
-def savings(columns: Columns, decided: Decided) -> Savings:
+def savings(columns: Columns, decided: Decisions) -> Savings:
+    """The savings of these decisions."""
     spared, spent = saved(columns, decided), int(decided.probe_tokens.sum())
     total, natural = int(spared.sum()), int(columns.natural.sum())
     unspent, budget = int((columns.budget - decided.at).sum()), int(columns.budget.sum())
@@ -186,5 +207,5 @@ def savings(columns: Columns, decided: Decided) -> Savings:
         net_share=(total - spent) / natural if natural else 0.0,
         against_budget_total=unspent,
         against_budget_share=unspent / budget if budget else 0.0,
-        ci95_share=intervals.of_ratio(*questions),
+        ci95_share=bootstrap.of_ratio(*questions),
     )

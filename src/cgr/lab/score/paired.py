@@ -1,31 +1,60 @@
-"""Totals over questions, as they are and over questions drawn anew.
+"""Several settings (rules, or values of a parameter) on the same questions, against the baseline.
 
-One set of draws serves every rule and value, so the difference of any two is paired: both are asked the same questions.
+One set of draws serves all settings, so the difference of any two is paired: both see the same questions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cgr.lab.decide.columns import Bools, Columns, Floats
-from cgr.lab.decide.replay import Decided
+from cgr.errors import UsageError
+from cgr.lab.decide.arrays import Decisions, at_end
+from cgr.lab.decide.columns import Columns
 from cgr.lab.score import accuracy as scores
-from cgr.lab.score.bootstrap import LEVEL, Interval
+from cgr.lab.score.bootstrap import DRAWS, intervals, resampled
+from cgr.lab.types import Bools, Floats, Interval
+from cgr.records import Record
 
-DRAWS = 10_000
-_CELLS = 4_000_000  # of a block of drawn counts
+MARGIN = -1.0  # equal accuracy: the interval of the difference, in points, stays above this
+LEAST = 2  # questions; there is no interval for one
+
+
+@dataclass(frozen=True, slots=True)
+class Score(Record):
+    """One setting. Tokens are means over traces. Shares are of the baseline's thinking tokens; net subtracts the tokens
+    that probes decoded."""
+
+    accuracy: float
+    ci95_accuracy: Interval
+    diff_points: float
+    ci95_diff_points: Interval
+    gross_share: float
+    ci95_gross_share: Interval
+    net_share: float
+    ci95_net_share: Interval
+    thinking_tokens: float
+    probe_tokens: float
+    suffix_tokens: float
+    stopped: float
+
+    @property
+    def equal(self) -> bool:
+        """Equal accuracy: the interval of the difference is above the margin."""
+        return self.ci95_diff_points[0] > MARGIN
 
 
 @dataclass(frozen=True, eq=False)
 class Totals:
     """Sums over graded traces; `traces` counts them.
 
-    The first axis has the settings, the baseline first; a second, if there is one, has questions or draws of them.
+    The first axis is the settings, the baseline first. A second axis, if there is one, is the questions or the draws.
     """
 
     traces: Floats
@@ -36,24 +65,27 @@ class Totals:
 
     @property
     def accuracy(self) -> Floats:
+        """The share of right answers."""
         return self.right / self.traces
 
     @property
     def diff_points(self) -> Floats:
-        """Accuracy against the baseline's."""
+        """The difference in accuracy to the baseline, in percentage points."""
         return (self.right - self.right[:1]) * (100 / self.traces)
 
     @property
     def gross(self) -> Floats:
+        """The share of the baseline's thinking tokens that is saved."""
         return 1 - self.thinking / self._natural
 
     @property
     def cost(self) -> Floats:
-        """Tokens thought and decoded by probes, as a share of what the baseline thinks."""
+        """Thinking tokens and tokens decoded by probes, as a share of the baseline's thinking tokens."""
         return (self.thinking + self.probing) / self._natural
 
     @property
     def net(self) -> Floats:
+        """The share that is saved after probe tokens."""
         return 1 - self.cost
 
     @property
@@ -61,20 +93,36 @@ class Totals:
         return np.maximum(self.thinking[:1], 1.0)
 
     def grade(self, penalty: float) -> Floats:
-        """Right answers less the penalty for wrong ones; what was given up costs and earns nothing."""
+        """Grade for each trace: 1 for a right answer, minus the penalty for a wrong one, 0 where the rule gave up."""
         return (self.right - penalty * self.wrong) / self.traces
 
     def only(self, settings: Sequence[int]) -> Totals:
-        """These settings, after the baseline."""
+        """The baseline and these settings."""
         rows = [0, *settings]
-        return Totals(self.traces, *(getattr(self, name)[rows] for name in NAMES))
+        return Totals(self.traces, *(getattr(self, name)[rows] for name in NAMES[1:]))
+
+    def among(self, questions: Bools) -> Totals:
+        """Some of the questions of a (settings, questions) total."""
+        return Totals(*(getattr(self, name)[:, questions] for name in NAMES))
+
+    def summed(self) -> Totals:
+        """The sum over the second axis."""
+        return Totals(*(getattr(self, name).sum(axis=1) for name in NAMES))
+
+    def resampled(self, draws: int = DRAWS) -> Totals:
+        """(settings, draws): the sums over questions drawn with replacement, the same questions for all settings."""
+        values = [getattr(self, name) for name in NAMES]
+        stacked = np.concatenate(values)
+        parts = [stacked @ counts.T for counts in resampled(self.traces.shape[1], draws)]
+        ends = np.cumsum([len(value) for value in values])[:-1]
+        return Totals(*np.split(np.concatenate(parts, axis=1), ends))
 
 
-NAMES = tuple(field.name for field in fields(Totals))[1:]
+NAMES = ("traces", "right", "wrong", "thinking", "probing")  # the fields of Totals
 
 
-def by_question(columns: Columns, decided: Sequence[Decided]) -> Totals:
-    """(settings, questions); questions without a gold answer are left out."""
+def by_question(columns: Columns, decided: Sequence[Decisions]) -> Totals:
+    """(settings, questions): the sums of each question with a known answer."""
     here = scores.graded_questions(columns)
 
     def summed(values: NDArray[Any]) -> Floats:
@@ -92,30 +140,89 @@ def by_question(columns: Columns, decided: Sequence[Decided]) -> Totals:
     )
 
 
-def among(questions: Totals, which: Bools) -> Totals:
-    return Totals(*(getattr(questions, name)[:, which] for name in ("traces", *NAMES)))
+@dataclass(frozen=True)
+class Paired:
+    """Settings on some questions: the totals, the same over draws of the questions, and the decisions on their traces.
+
+    Settings are numbered from 0, which is the baseline.
+    """
+
+    total: Totals
+    draws: Totals
+    decided: tuple[Decisions, ...] = ()
+    traces: Bools | None = None
+
+    @classmethod
+    def of(
+        cls, questions: Totals, draws: int = DRAWS, decided: Sequence[Decisions] = (), traces: Bools | None = None
+    ) -> Paired:
+        """The settings of a (settings, questions) total. `traces`: those of these questions, a flag for each."""
+        return cls(questions.summed(), questions.resampled(draws), tuple(decided), traces)
+
+    def only(self, settings: Sequence[int]) -> Paired:
+        """The baseline and these settings."""
+        kept = tuple(self.decided[place] for place in (0, *settings)) if self.decided else ()
+        return Paired(self.total.only(settings), self.draws.only(settings), kept, self.traces)
+
+    @cached_property
+    def all(self) -> tuple[Score, ...]:
+        """The score of the baseline, then of each setting."""
+        shares = ("accuracy", "diff_points", "gross", "net")
+        values = zip(*(getattr(self.total, name).tolist() for name in shares), strict=True)
+        spans = zip(*(intervals(getattr(self.draws, name)) for name in shares), strict=True)
+        pairs = ([part for pair in zip(*both, strict=True) for part in pair] for both in zip(values, spans, strict=True))
+        return tuple(Score(*pair, *self._means(one)) for pair, one in zip(pairs, self.decided, strict=True))
+
+    def _means(self, decided: Decisions) -> tuple[float, ...]:
+        values = (decided.at, decided.probe_tokens, decided.suffix_tokens, decided.sure)
+        return tuple(float(value[self.traces].mean()) for value in values)
+
+    @property
+    def scores(self) -> tuple[Score, ...]:
+        """The score of each setting, without the baseline."""
+        return self.all[1:]
+
+    def behind(self, best: int) -> tuple[Interval, ...]:
+        """For each setting, the interval of the net saving of setting `best` minus its own. Counted without the
+        baseline."""
+        net = self.draws.net[1:]
+        return tuple(intervals(net[best] - net))
+
+    def tied_with(self, best: int) -> tuple[int, ...]:
+        """The other settings whose net saving does not differ from that of `best`: the interval holds 0."""
+        return tuple(place for place, (low, high) in enumerate(self.behind(best)) if place != best and low <= 0 <= high)
+
+    def best_net(self) -> int:
+        """The setting with the largest net saving; the first among equals. Counted without the baseline."""
+        return int(np.argmax(self.total.net[1:]))
+
+    def best_equal(self) -> int | None:
+        """The same among the settings with equal accuracy; None if there is none."""
+        low = np.array([low for low, _ in intervals(self.draws.diff_points[1:])])
+        return int(np.argmax(np.where(low > MARGIN, self.total.net[1:], -np.inf))) if (low > MARGIN).any() else None
 
 
-def total(questions: Totals) -> Totals:
-    return Totals(*(getattr(questions, name).sum(axis=1) for name in ("traces", *NAMES)))
+def measure(columns: Columns, settings: Sequence[Decisions]) -> Paired:
+    """These settings on all graded questions of a run. The baseline is the run at its full budget."""
+    if scores.graded_questions(columns).sum() < LEAST:
+        raise UsageError(
+            f"The run {columns.info.name!r} has fewer than two questions with a known answer.",
+            "An interval needs at least two; a useful one needs dozens.",
+        )
+    decided = (at_end(columns), *settings)
+    return Paired.of(by_question(columns, decided), decided=decided, traces=columns.graded)
 
 
-def drawn(questions: Totals, draws: int = DRAWS, seed: int = 0) -> Totals:
-    """(settings, draws): totals over as many questions as there are, drawn with replacement, the same for every setting."""
-    units = questions.traces.shape[1]
-    rng = np.random.default_rng(seed)
-    values = [getattr(questions, name) for name in ("traces", *NAMES)]
-    stacked = np.concatenate(values)
-    block = max(1, _CELLS // units)
-    parts = []
-    for begin in range(0, draws, block):
-        counts = rng.multinomial(units, np.full(units, 1 / units), size=min(block, draws - begin))
-        parts.append(stacked @ counts.T.astype(np.float64))
-    ends = np.cumsum([len(value) for value in values])[:-1]
-    return Totals(*np.split(np.concatenate(parts, axis=1), ends))
+def split_questions(columns: Columns, share: float, names: Sequence[str] = ()) -> tuple[Bools, Bools]:
+    """The graded questions to choose parameters on, and those to show: two flags for each question.
 
-
-def spans(values: Floats) -> list[Interval]:
-    """The middle 95% of each row of draws."""
-    low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=-1)
-    return list(zip(low.tolist(), high.tolist(), strict=True))
+    The split is made by a hash of all `names` (by default, the questions of the columns), graded or not, so that two
+    commands on the same run split alike. Both parts are all graded questions if the share is 0 or leaves fewer than two on
+    a side.
+    """
+    everything = names or columns.questions
+    ranked = sorted(everything, key=lambda name: blake2b(name.encode()).digest())
+    chosen, graded = set(ranked[: round(share * len(ranked))]), scores.graded_questions(columns)
+    tuning = np.array([name in chosen for name in columns.questions], dtype=np.bool_)
+    parts = tuning & graded, ~tuning & graded
+    return parts if share > 0 and min(part.sum() for part in parts) >= LEAST else (graded, graded)

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from cgr.errors import UnknownName
 from cgr.lab.store.config import Asking, ProbeRequest, ProbeSet, RunConfig
-from cgr.records import Probe
-from cgr.rules import KeepThinking, Rule, Seen, known_rules, make_rule
+from cgr.rules import Rule, Seen, known_rules, make_rule
 
 ALL = "all"
 
@@ -19,7 +18,7 @@ def requests_of(rule: Rule) -> tuple[ProbeRequest, ...]:
     first = rule.next_probe(Seen(0))
     if first is None:
         return ()
-    asks, where = rule.asks, rule.place or "interval"
+    asks, where = rule.probe_style, rule.place or "interval"
     interval = getattr(rule, "interval", first) if rule.place is None else None
     options = (asks.prefix, asks.close_think, asks.max_answer_tokens, asks.aggregate)
     own = ProbeRequest(where, interval, *options, reads=asks.reads or "answer")
@@ -78,8 +77,7 @@ def _decoding_options(asking: Asking) -> tuple[object, ...]:
 
 def forces(rule: Rule) -> bool:
     """Whether the rule keeps a model thinking that wants to end and is not certain."""
-    unsure = Seen(1, (Probe(1, "", 0.0, False),))
-    return rule.bans_end or isinstance(rule.on_end(unsure), KeepThinking)
+    return rule.forces
 
 
 __all__ = ["ALL", "ProbeRequest", "forces", "requests_for", "requests_of", "rule_at_interval", "satisfies"]

@@ -1,4 +1,4 @@
-"""Every figure of the paper and some more, as PNG and SVG. What would be nonsense on a run is left out, and why is said."""
+"""All figures of a report as PNG and SVG. A figure that makes no sense for a run is left out, with the reason."""
 
 from __future__ import annotations
 
@@ -7,169 +7,198 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from cgr.lab.decide import replay as decisions
+from cgr.lab.decide.arrays import Decisions
 from cgr.lab.decide.columns import Columns
 from cgr.lab.decide.replay import Decide
 from cgr.lab.output import style
-from cgr.lab.report.figures import answers, certainty, models, seeds, tokens, view
-from cgr.lab.report.figures.view import Plot, View
+from cgr.lab.output.style import SavedFigure
+from cgr.lab.report.figures import answers, certainty, models, tokens
 from cgr.lab.report.result import Report
+from cgr.lab.score import accuracy as scores
+from cgr.lab.types import Bools, Ints
 
-FORMATS = ("png", "svg")
-LIST = "figures.md"
 
+@dataclass(frozen=True, eq=False)
+class FigureData:
+    """What figures show: a run, its report, and the rule's decisions at any threshold."""
+
+    columns: Columns
+    report: Report
+    decide: Decide
+
+    @property
+    def decided(self) -> Decisions:
+        """The decisions at the shown threshold."""
+        return self.decide(self.report.shown)
+
+    @property
+    def name(self) -> str:
+        """The rule and the shown threshold, for labels."""
+        return f"{self.report.rule} at {self.report.shown:g}"
+
+    @property
+    def steps(self) -> Ints:
+        """Every multiple of the interval below the budget, and the budget."""
+        return np.append(self.columns.steps, self.columns.limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What a figure needs: whether a run has it, and the sentence that is shown if not."""
+
+    holds: Callable[[FigureData], Any]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """One figure: its file name, caption, drawing function, and what it needs."""
+
+    name: str
+    caption: str
+    draw: Callable[[FigureData], Any]
+    needs: tuple[Condition, ...]
+
+    def why_not(self, data: FigureData) -> str:
+        """The first reason against drawing it; empty if there is none."""
+        return next((need.reason for need in self.needs if not need.holds(data)), "")
+
+
+def _mixed(columns: Columns, right: Bools) -> bool:
+    return scores.accuracy(columns, right) not in (0, 1)
+
+
+GOLDS = Condition(lambda data: data.columns.graded.any(), "No question has a known answer.")
+PROBES = Condition(lambda data: data.columns.present.any(), "No probe was recorded.")
+FIRED = Condition(lambda data: data.decided.fired, "At the shown threshold the rule never fired: nothing was saved.")
+SEEDS = Condition(lambda data: len(data.columns.seeds) > 1, "There is only one seed: nothing to compare.")
+QUESTIONS = Condition(lambda data: len(data.columns.questions) > 1, "There is only one question: nothing to rank.")
+STEPS = Condition(lambda data: len(data.columns.steps), "The budget is not longer than one interval: there are no steps.")
+PENALTIES = Condition(lambda data: data.report.grade, "No penalty was given.")
+MIXED_ANSWERS = Condition(
+    lambda data: _mixed(data.columns, data.decided.right), "The answers of the rule are all right or all wrong."
+)
+MIXED_FINALS = Condition(
+    lambda data: _mixed(data.columns, data.columns.final_right), "The final answers are all right or all wrong."
+)
 PLOTS = (
     Plot(
         "cumulative_predictions",
-        "Correct and incorrect answers given by each step of the thinking budget; what is left lands at the budget.",
+        "Correct and incorrect answers given by each step of the thinking budget; the rest is answered at the budget.",
         answers.cumulative,
-        (view.golds,),
+        (GOLDS,),
     ),
     Plot(
         "incorrect_to_correct",
         "Incorrect answers for each correct one, among those given by each step.",
         answers.ratio,
-        (view.golds, view.errors),
+        (GOLDS, MIXED_ANSWERS),
     ),
     Plot(
         "certainty_histogram",
-        "How certainty is distributed over probes, by whether the answer was right: shows how polarised a model is.",
+        "Distribution of certainty over probes, by whether the answer was right: shows how polarised a model is.",
         certainty.histogram,
-        (view.probes,),
+        (PROBES,),
     ),
     Plot(
         "average_certainty",
-        "Mean certainty at each step: of the traces still thinking (with their middle half and number), and with those "
-        "that ended carried forward.",
+        "Mean certainty at each step: of the traces still thinking (band: SD over seeds; below: their number), and of all "
+        "traces, with ended traces at their final certainty.",
         certainty.average,
-        (view.probes, view.steps),
+        (PROBES, STEPS),
     ),
     Plot(
         "accuracy_by_seed",
         "Correct answers of each seed, baseline and rule.",
-        seeds.accuracy,
-        (view.golds, view.seeds),
+        answers.by_seed,
+        (GOLDS, SEEDS),
     ),
     Plot(
         "distance_from_baseline",
-        "How many more or fewer correct answers each seed has with the rule.",
-        seeds.distance,
-        (view.golds, view.seeds, view.fired),
+        "Difference in correct answers between rule and baseline for each seed.",
+        answers.distance,
+        (GOLDS, SEEDS, FIRED),
     ),
     Plot(
         "grade_over_budget",
-        "Grade with abstention at each step, for each penalty and threshold; dots are the largest, dotted is the baseline.",
+        "Grade with abstention at each step, for each penalty and threshold. Dots: maxima; dotted line: baseline.",
         answers.grade,
-        (view.golds, view.steps, view.penalties),
+        (GOLDS, STEPS, PENALTIES),
     ),
     Plot(
         "tokens_saved_by_seed",
-        "Thinking tokens that each seed used and was spared.",
+        "Thinking tokens used and saved for each seed.",
         tokens.saved_by_seed,
-        (view.fired, view.seeds),
+        (FIRED, SEEDS),
     ),
     Plot(
         "tokens_saved_heat_map",
-        "Thinking tokens saved on each question under each seed.",
+        "Thinking tokens saved for each question and seed.",
         tokens.heat_map,
-        (view.fired,),
+        (FIRED,),
     ),
     Plot(
         "tokens_used",
-        "All tokens used: the full budget, the baseline, and the rule at each threshold with its probes' tokens.",
+        "All tokens used: the full budget, the baseline, and the rule at each threshold with its probe tokens.",
         tokens.used,
         (),
     ),
     Plot(
         "savings_by_question",
-        "The share of its tokens that each question was spared, as a ranking of difficulty.",
+        "Share of thinking tokens saved on each question: a ranking of difficulty.",
         tokens.by_question,
-        (view.fired, view.questions),
+        (FIRED, QUESTIONS),
     ),
     Plot(
         "accuracy_against_tokens",
         "The trade-off: accuracy against tokens for every threshold, beside smaller fixed budgets.",
         tokens.trade_off,
-        (view.golds, view.probes),
+        (GOLDS, PROBES),
     ),
     Plot(
         "reliability",
-        "How often answers of each certainty are right; the size of a marker is its bin's share.",
+        "Share of right answers at each certainty; the size of a marker shows the share of answers in its bin.",
         certainty.reliability,
-        (view.golds,),
+        (GOLDS,),
     ),
     Plot(
         "risk_coverage",
-        "The share of wrong answers among the most certain ones.",
+        "Share of wrong answers among the most certain answers.",
         certainty.risk,
-        (view.golds, view.both),
+        (GOLDS, MIXED_FINALS),
     ),
+)
+MODEL_PLOTS: tuple[tuple[str, str, Callable[[Sequence[Report]], Any]], ...] = (
+    ("models_trade_off", "Accuracy against tokens for each model. Diamonds: baselines.", models.trade_off),
+    ("models_differences", "Change in accuracy at each threshold, with its interval.", models.differences),
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """One figure: where it is, or why it is not."""
-
-    name: str
-    caption: str
-    files: tuple[Path, ...] = ()
-    why_not: str = ""
-
-
 def write(
-    columns: Columns, report: Report, folder: Path, *, decide: Decide | None = None, more: Sequence[Drawn] = ()
-) -> tuple[Drawn, ...]:
-    """Every figure of one run, and a list of them with captions; `more` are there already."""
-    scene = View(columns, report, decide or decisions.deciding(columns, report.rule))
-    drawn = (*(_draw(plot, scene, folder) for plot in PLOTS), *more)
-    write_list(drawn, folder)
-    return drawn
+    columns: Columns, report: Report, folder: Path, *, decide: Decide | None = None, more: Sequence[SavedFigure] = ()
+) -> tuple[SavedFigure, ...]:
+    """Write every figure of one run, and the list of them. `more`: figures already written that the list includes."""
+    data = FigureData(columns, report, decide or decisions.deciding(columns, report.rule))
+    saved = (*(_save(plot.name, plot.caption, plot.draw, data, folder, plot.why_not(data)) for plot in PLOTS), *more)
+    style.write_list(saved, folder)
+    return saved
 
 
-def write_models(reports: Sequence[Report], folder: Path) -> tuple[Drawn, ...]:
-    """The figures that set several runs side by side."""
-    figures: tuple[tuple[str, str, Callable[[Sequence[Report]], Any]], ...] = (
-        ("models_trade_off", "Accuracy against tokens, model by model; a diamond is a baseline.", models.trade_off),
-        ("models_differences", "The change in accuracy at each threshold, with its interval.", models.differences),
-    )
+def write_models(reports: Sequence[Report], folder: Path) -> tuple[SavedFigure, ...]:
+    """Write the figures that compare several runs, and the list of them."""
     graded = [report for report in reports if report.questions]
-    drawn = []
-    for name, caption, draw in figures:
-        if graded:
-            with style.styled():
-                drawn.append(Drawn(name, caption, save(draw(graded), name, folder)))
-        else:
-            drawn.append(Drawn(name, caption, why_not="No question has a known answer."))
-    write_list(tuple(drawn), folder)
-    return tuple(drawn)
+    why_not = "" if graded else "No question has a known answer."
+    saved = tuple(_save(*plot, graded, folder, why_not) for plot in MODEL_PLOTS)
+    style.write_list(saved, folder)
+    return saved
 
 
-def _draw(plot: Plot, scene: View, folder: Path) -> Drawn:
-    if why := plot.why_not(scene):
-        forget(plot.name, folder)
-        return Drawn(plot.name, plot.caption, why_not=why)
+def _save(name: str, caption: str, draw: Callable[[Any], Any], data: Any, folder: Path, why_not: str) -> SavedFigure:
+    if why_not:
+        style.remove(name, folder)
+        return SavedFigure(name, caption, why_not=why_not)
     with style.styled():
-        return Drawn(plot.name, plot.caption, save(plot.draw(scene), plot.name, folder))
-
-
-def forget(name: str, folder: Path) -> None:
-    """An older report may have had it."""
-    for ending in FORMATS:
-        (folder / f"{name}.{ending}").unlink(missing_ok=True)
-
-
-def save(figure: Any, name: str, folder: Path) -> tuple[Path, ...]:
-    """The same bytes for the same figure: no date is written into the files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = tuple(folder / f"{name}.{ending}" for ending in FORMATS)
-    for path, metadata in zip(paths, ({"Software": None}, {"Date": None, "Creator": None}), strict=True):
-        figure.savefig(path, metadata=metadata)
-        figure.set_layout_engine("none")  # everything has its place now: no need to find it twice
-    return paths
-
-
-def write_list(drawn: Sequence[Drawn], folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    lines = [f"- `{one.name}`: {one.caption}" + (f" **Left out: {one.why_not}**" * bool(one.why_not)) for one in drawn]
-    (folder / LIST).write_text("\n".join(("# Figures", "", *lines, "")), encoding="utf-8")
+        return SavedFigure(name, caption, style.save(draw(data), name, folder))

@@ -1,24 +1,25 @@
-"""Certainty: how it is distributed, how it grows, whether it is calibrated, and what it is worth to those who abstain."""
+"""Figures of certainty: its distribution, its growth over the thinking, calibration, and risk against coverage."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cgr.lab.decide.columns import Bools, Floats
 from cgr.lab.output import style
 from cgr.lab.report.figures.answers import BUDGET
-from cgr.lab.report.figures.view import View
-from cgr.lab.report.numbers import effective
-from cgr.lab.score.calibration import Selective, best, risk_coverage
+from cgr.lab.score.calibration import Selective, best, effective, risk_coverage
+from cgr.lab.types import Bools, Floats
+
+if TYPE_CHECKING:
+    from cgr.lab.report.figures import FigureData
 
 BINS = 40
 
 
-def histogram(view: View) -> Any:
-    """Closed probes only: what did not close has no certainty to speak of."""
-    columns = view.columns
+def histogram(data: FigureData) -> Any:
+    """Histogram of the certainty of closed probes, right and wrong stacked."""
+    columns = data.columns
     there = columns.present & columns.closed
     graded = there & columns.graded[:, None]
     groups = [
@@ -35,31 +36,36 @@ def histogram(view: View) -> Any:
         label=[f"{word} ({len(values):,})" for values, _, word in groups],
     )  # fmt: skip
     axes.grid(visible=False, axis="x")
-    axes.axvline(view.report.shown, color=style.INK, linewidth=1, linestyle=":")
+    axes.axvline(data.report.shown, color=style.INK, linewidth=1, linestyle=":")
     axes.legend(loc="upper center", title=f"{there.sum():,} closed probes", alignment="left", reverse=True)
     axes.set_xlim(0, 1)
     axes.yaxis.set_major_formatter(style.percent)
-    axes.set_xlabel(f"Certainty (dotted: the threshold {view.report.shown:g})")
+    axes.set_xlabel(f"Certainty (dotted: the threshold {data.report.shown:g})")
     axes.set_ylabel("Share of probes")
-    axes.set_title("How sure probes are")
+    axes.set_title("Certainty of probes")
     return figure
 
 
-def average(view: View) -> Any:
-    """The mean at each step of those still thinking, and with all who ended kept at their final certainty."""
-    grid, living, carried = _paths(view)
+def average(data: FigureData) -> Any:
+    """Mean certainty at each step: of the traces still thinking, and of all with ended ones at their final certainty."""
+    grid, running, carried = certainty_by_step(data)
     figure, (axes, below) = style.paper(2, 1, size=(7.2, 5), sharex=True, height_ratios=(4, 1))
-    count = living.sum(axis=0)
+    count = running.sum(axis=0)
     shown = count > 0
-    steps = view.columns.steps
-    mean = np.where(living, grid, 0.0).sum(axis=0)[shown] / count[shown]
-    spread = _over_seeds(view, grid, living)[shown]
+    steps = data.columns.steps
+    mean = np.where(running, grid, 0.0).sum(axis=0)[shown] / count[shown]
+    spread = spread_over_seeds(data, grid, running)[shown]
     low, high = np.maximum(mean - spread, 0), np.minimum(mean + spread, 1)
     axes.fill_between(steps[shown], low, high, color=style.BLUE, alpha=0.18, linewidth=0)
     text = "still thinking" + (" (band: SD over seeds)" if spread.any() else "")
     axes.plot(steps[shown], mean, color=style.BLUE, marker="o", markersize=3, label=text)
     axes.plot(
-        steps, carried.mean(axis=0), color=style.INK, linestyle="--", linewidth=1.5, label="ended ones carried forward"
+        steps,
+        carried.mean(axis=0),
+        color=style.INK,
+        linestyle="--",
+        linewidth=1.5,
+        label="all traces (ended ones at their final certainty)",
     )
     axes.legend(loc="lower right")
     axes.set_ylim(0, 1.02)
@@ -67,18 +73,18 @@ def average(view: View) -> Any:
     axes.set_title("Average certainty at each step")
     width = 0.7 * (steps[1] - steps[0] if len(steps) > 1 else steps[0])
     below.bar(steps, count, width=width, color=style.FAINT, edgecolor="#bdbdbd", linewidth=0.5)
-    below.set_ylabel("n thinking")
-    below.set_xlim(0, view.columns.limit)
-    style.token_axis(below.yaxis, "n thinking")
+    below.set_ylabel("Traces")
+    below.set_xlim(0, data.columns.limit)
+    style.token_axis(below.yaxis, "Traces")
     style.token_axis(below.xaxis, BUDGET)
     return figure
 
 
-def _over_seeds(view: View, grid: Floats, living: Bools) -> Floats:
-    """The standard deviation of the seeds' means at each step; 0 where fewer than two seeds have a trace still thinking."""
-    seeds = view.columns.seed[:, None] == np.arange(len(view.columns.seeds))
-    count = seeds.T.astype(np.float64) @ living
-    means = (seeds.T.astype(np.float64) @ np.where(living, grid, 0.0)) / np.maximum(count, 1)
+def spread_over_seeds(data: FigureData, grid: Floats, running: Bools) -> Floats:
+    """Standard deviation over seeds of the mean at each step; 0 where fewer than two seeds have a running trace."""
+    seeds = data.columns.seed[:, None] == np.arange(len(data.columns.seeds))
+    count = seeds.T.astype(np.float64) @ running
+    means = (seeds.T.astype(np.float64) @ np.where(running, grid, 0.0)) / np.maximum(count, 1)
     there = count > 0
     many = there.sum(axis=0)
     centre = (means * there).sum(axis=0) / np.maximum(many, 1)
@@ -86,26 +92,28 @@ def _over_seeds(view: View, grid: Floats, living: Bools) -> Floats:
     return np.where(many > 1, np.sqrt(squares / np.maximum(many - 1, 1)), 0.0)
 
 
-def _paths(view: View) -> tuple[Floats, Bools, Floats]:
-    """Certainty by trace and step: at probes that were made there, and carried forward from the last known value."""
-    columns = view.columns
+def certainty_by_step(data: FigureData) -> tuple[Floats, Bools, Floats]:
+    """(certainty, running, carried) by trace and step: `certainty` where a probe was made (`running`), and `carried`
+    with the last known value in every other place."""
+    columns = data.columns
     found = columns.on_grid(columns.steps)
-    living = found >= 0
-    sure = effective(columns.certainty, columns.closed)
+    running = found >= 0
+    known = effective(columns.certainty, columns.closed)
     rows = np.arange(len(columns))[:, None]
-    grid = np.where(living, sure[rows, np.maximum(found, 0)], 0.0)
+    grid = np.where(running, known[rows, np.maximum(found, 0)], 0.0)
     finals = effective(columns.final_certainty, columns.final_closed)[:, None]
-    carried = np.where(living, grid, 0.0)
+    carried = np.where(running, grid, 0.0)
     for step in range(1, carried.shape[1]):
-        carried[:, step] = np.where(living[:, step], grid[:, step], carried[:, step - 1])
-    over = columns.natural[:, None] < columns.steps
-    return grid, living, np.where(over, finals, carried)
+        carried[:, step] = np.where(running[:, step], grid[:, step], carried[:, step - 1])
+    ended = columns.natural[:, None] < columns.steps
+    return grid, running, np.where(ended, finals, carried)
 
 
-def reliability(view: View) -> Any:
+def reliability(data: FigureData) -> Any:
+    """Share of right answers against certainty, for final answers and for probes."""
     figure, axes = style.paper(size=(5.4, 5.6))
     axes.plot([0, 1], [0, 1], color=style.BASELINE, linewidth=1, linestyle=":")
-    series = ((view.report.selective[0].selective, style.INK, "D"), (view.report.selective[1].selective, style.BLUE, "o"))
+    series = ((data.report.selective[0].selective, style.INK, "D"), (data.report.selective[1].selective, style.BLUE, "o"))
     for (found, colour, marker), word in zip(series, ("final answers", "probes"), strict=True):
         if found.count:
             _bins(axes, found, colour, marker, f"{word}: {found.count:,}, ECE {found.ece:.3f}")
@@ -116,12 +124,12 @@ def reliability(view: View) -> Any:
     axes.set_xlabel("Certainty (mean of the bin)")
     axes.set_ylabel("Share that is right")
     axes.set_title("Is certainty calibrated?")
-    axes.text(0.33, 0.36, "as often right as sure", rotation=45, rotation_mode="anchor", color=style.BASELINE, fontsize=8.5)
+    axes.text(0.33, 0.36, "perfect calibration", rotation=45, rotation_mode="anchor", color=style.BASELINE, fontsize=8.5)
     return figure
 
 
 def _bins(axes: Any, found: Selective, colour: str, marker: str, text: str) -> None:
-    """Markers grow with the share of answers in their bin."""
+    """One line; the size of a marker shows the share of answers in its bin."""
     x = [one.certainty for one in found.reliability]
     y = [one.accuracy for one in found.reliability]
     area = [15 + 180 * one.count / found.count for one in found.reliability]
@@ -130,26 +138,26 @@ def _bins(axes: Any, found: Selective, colour: str, marker: str, text: str) -> N
     axes.plot([], [], color=colour, marker=marker, linewidth=1.2, label=text)
 
 
-def risk(view: View) -> Any:
-    """Final answers and the rule's own, most certain first, with the best and a blind order for comparison."""
-    columns = view.columns
-    graded, decided = columns.graded, view.shown
+def risk(data: FigureData) -> Any:
+    """Risk against coverage for final answers and the rule's answers, with the best and a random order."""
+    columns = data.columns
+    graded, decided = columns.graded, data.decided
     finals = effective(columns.final_certainty, columns.final_closed)[graded]
     right = columns.final_right[graded]
     figure, axes = style.paper()
     curves = [(finals, right, style.INK, "final answers of the baseline")]
     if decided.fired:
         answers = effective(decided.certainty, decided.closed)[graded]
-        curves.append((answers, decided.right[graded], style.RULE, view.name))
-    for certainty, good, colour, word in curves:
-        curve = risk_coverage(certainty, good)
+        curves.append((answers, decided.right[graded], style.RULE, data.name))
+    for certainty, answers_right, colour, word in curves:
+        curve = risk_coverage(certainty, answers_right)
         coverage, share = curve.smooth()
-        few = min(len(coverage) // 50, len(coverage) - 1)  # the first points jump: a share of so few says nothing
+        few = min(len(coverage) // 50, len(coverage) - 1)  # the first points are means of very few answers
         axes.plot(coverage[few:], share[few:], color=colour, label=f"{word}: AURC {curve.area:.3f}")
-        _mark_sure(axes, certainty, good, view.report.shown, colour)
-    axes.plot(*best(right).smooth(), color=style.BASELINE, linestyle="--", linewidth=1, label="their best order")
-    axes.axhline(1 - right.mean(), color=style.BASELINE, linestyle=":", linewidth=1, label="their order at random")
-    axes.plot([], [], "o", color=style.BASELINE, label=f"all that are sure at {view.report.shown:g}")
+        _mark_sure(axes, certainty, answers_right, data.report.shown, colour)
+    axes.plot(*best(right).smooth(), color=style.BASELINE, linestyle="--", linewidth=1, label="best possible order")
+    axes.axhline(1 - right.mean(), color=style.BASELINE, linestyle=":", linewidth=1, label="random order")
+    axes.plot([], [], "o", color=style.BASELINE, label=f"answers with certainty of at least {data.report.shown:g}")
     figure.legend(loc="outside lower center", ncols=2)
     axes.set_xlim(0, 1)
     axes.set_ylim(0, None)
@@ -157,7 +165,7 @@ def risk(view: View) -> Any:
     axes.yaxis.set_major_formatter(style.percent)
     axes.set_xlabel("Coverage: share answered, most certain first")
     axes.set_ylabel("Risk: share of these that is wrong")
-    axes.set_title("What abstaining buys")
+    axes.set_title("Risk and coverage when abstaining")
     return figure
 
 

@@ -1,4 +1,4 @@
-"""Several runs in one figure."""
+"""Figures that compare several runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cgr.lab.report.result import Report, labels
 
 
 def trade_off(reports: Sequence[Report]) -> Any:
-    """Accuracy against tokens for every model; a diamond is its baseline."""
+    """Accuracy against tokens for each model; diamonds are baselines."""
     figure, axes = style.paper()
     for report, name, colour in zip(reports, labels(reports), _colours(len(reports)), strict=True):
         rows = report.trade_off
@@ -25,9 +25,9 @@ def trade_off(reports: Sequence[Report]) -> Any:
     axes.set_xlim(0, None)
     axes.margins(y=0.1)
     axes.yaxis.set_major_formatter(style.percent)
-    style.token_axis(axes.xaxis, "Tokens a trace (mean), probes' tokens included")
+    style.token_axis(axes.xaxis, "Tokens per trace (mean), with probe tokens")
     axes.set_ylabel("Accuracy")
-    axes.set_title("What tokens buy, model by model")
+    axes.set_title("Accuracy against tokens by model")
     return figure
 
 
@@ -54,7 +54,7 @@ def differences(reports: Sequence[Report]) -> Any:
     axes.grid(visible=False, axis="y")
     axes.set_ylabel("Threshold")
     axes.set_xlabel("Change in accuracy, in points, with its 95% interval")
-    axes.set_title("The rule against each model's baseline")
+    axes.set_title("Change in accuracy against each model's baseline")
     return figure
 
 

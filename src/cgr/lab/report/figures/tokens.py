@@ -1,34 +1,37 @@
-"""Tokens: who saved how many, where, and what they were worth."""
+"""Figures of tokens: used and saved by seed and by question, and accuracy against tokens."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cgr.lab.output import style
-from cgr.lab.report.figures.seeds import seed_axis, seed_ticks, wide
-from cgr.lab.report.figures.view import View
+from cgr.lab.report.figures.answers import seed_axis, seed_ticks, width_for
 from cgr.lab.report.result import TradeOffRow
 from cgr.lab.score import accuracy as scores
 
-MOST_NAMES = 48  # questions that can be named beside their bars
+if TYPE_CHECKING:
+    from cgr.lab.report.figures import FigureData
+
+MAX_NAMES = 48  # more questions than this are not named on the axis
 
 
-def saved_by_seed(view: View) -> Any:
-    columns = view.columns
-    used, saved = (scores.by_seed(columns, values) for values in (view.shown.at, scores.saved(columns, view.shown)))
+def saved_by_seed(data: FigureData) -> Any:
+    """Thinking tokens used and saved for each seed."""
+    columns = data.columns
+    used, saved = (scores.by_seed(columns, values) for values in (data.decided.at, scores.saved(columns, data.decided)))
     x = np.arange(len(used))
-    figure, axes = style.paper(size=wide(len(used)))
+    figure, axes = style.paper(size=width_for(len(used)))
     axes.bar(x, used, width=0.75, color=style.RULE)
     axes.bar(x, saved, width=0.75, bottom=used, color=style.SAVED)
-    row = view.report.saved(view.report.shown)
-    seed_axis(axes, view)
+    row = data.report.saved(data.report.shown)
+    seed_axis(axes, data)
     end = axes.get_xlim()[1]
     style.end_labels(
         axes,
         [
-            (end, float(used[-1] / 2), f"used by {view.name}", style.RULE),
+            (end, float(used[-1] / 2), f"used by {data.name}", style.RULE),
             (end, float(used[-1] + saved[-1] / 2), f"saved: {style.percent(round(row.share, 3))}", "#4f9c82"),
         ],
     )
@@ -37,14 +40,14 @@ def saved_by_seed(view: View) -> Any:
     return figure
 
 
-def heat_map(view: View) -> Any:
-    """Questions from most to least saved; a grey cell is a trace that is not there."""
-    columns = view.columns
+def heat_map(data: FigureData) -> Any:
+    """Tokens saved for each question (most saved first) and seed; a grey cell is a missing trace."""
+    columns = data.columns
     cells = np.full((len(columns.questions), len(columns.seeds)), np.nan)
-    cells[columns.question, columns.seed] = scores.saved(columns, view.shown)
+    cells[columns.question, columns.seed] = scores.saved(columns, data.decided)
     order = np.argsort(-np.nan_to_num(np.nanmean(cells, axis=1)), kind="stable")
-    tall = max(2.8, 1.2 + 0.17 * len(order)) if len(order) <= MOST_NAMES else 6
-    figure, axes = style.paper(size=(min(max(5.5, 2.6 + 0.11 * len(columns.seeds)), 12), tall))
+    height = max(2.8, 1.2 + 0.17 * len(order)) if len(order) <= MAX_NAMES else 6
+    figure, axes = style.paper(size=(min(max(5.5, 2.6 + 0.11 * len(columns.seeds)), 12), height))
     axes.set_facecolor("#d0d0d0")
     image = axes.imshow(
         np.ma.masked_invalid(cells[order]), aspect="auto", cmap=style.SCALE, interpolation="nearest", vmin=0
@@ -54,15 +57,15 @@ def heat_map(view: View) -> Any:
     style.token_axis(bar.ax.yaxis, "Thinking tokens saved")
     axes.grid(visible=False)
     _question_ticks(axes.yaxis, [columns.questions[place] for place in order])
-    seed_ticks(axes.xaxis, view)
+    seed_ticks(axes.xaxis, data)
     axes.set_ylabel("Question, most saved first")
-    axes.set_title(f"Tokens saved per seed per question ({view.name})")
+    axes.set_title(f"Tokens saved per seed per question ({data.name})")
     return figure
 
 
-def used(view: View) -> Any:
-    """Everything thought, as bars: the whole budget, the baseline, the rule at each threshold with its probes' tokens."""
-    columns, report = view.columns, view.report
+def used(data: FigureData) -> Any:
+    """All tokens as bars: the full budget, the baseline, and the rule at each threshold with its probe tokens."""
+    columns, report = data.columns, data.report
     natural, budget = int(columns.natural.sum()), int(columns.budget.sum())
     bars = [("full budget", budget, 0, "#cfcfcf"), ("baseline", natural, 0, style.BASELINE)]
     for row in report.savings:
@@ -77,8 +80,8 @@ def used(view: View) -> Any:
         style.label(axes, thought + probed, place, style.tokens(thought + probed) + share, style.INK, fontweight="normal")
     axes.set_yticks(range(len(bars)), [name for name, _, _, _ in reversed(bars)])
     axes.grid(visible=False, axis="y")
-    style.token_axis(axes.xaxis, "Tokens: thought, and in orange decoded by probes")
-    axes.set_title("Tokens used, and the change against the baseline")
+    style.token_axis(axes.xaxis, "Thinking tokens; orange: tokens decoded by probes")
+    axes.set_title("Tokens used, and the change from the baseline")
     return figure
 
 
@@ -86,34 +89,34 @@ def _change(share: float) -> str:
     return f"{100 * share:+.1f}%".replace("-", "−")
 
 
-def by_question(view: View) -> Any:
-    """The share of its tokens that each question was spared: an order of difficulty, as the model sees it."""
-    columns = view.columns
+def by_question(data: FigureData) -> Any:
+    """Share of thinking tokens saved on each question: a ranking of difficulty for this model."""
+    columns = data.columns
     natural = np.maximum(scores.by_question(columns, columns.natural), 1)
-    share = scores.by_question(columns, scores.saved(columns, view.shown)) / natural
+    share = scores.by_question(columns, scores.saved(columns, data.decided)) / natural
     order = np.argsort(share, kind="stable")
-    named = len(order) <= MOST_NAMES
+    named = len(order) <= MAX_NAMES
     figure, axes = style.paper(size=(7.2, max(3, 1.2 + 0.2 * len(order)) if named else 6))
     axes.barh(
-        np.arange(len(order)), share[order], height=0.78 if named else 1, color=_accuracy_colours(view, figure, axes)[order]
+        np.arange(len(order)), share[order], height=0.78 if named else 1, color=_accuracy_colours(data, figure, axes)[order]
     )
     _question_ticks(axes.yaxis, [columns.questions[place] for place in order])
     axes.set_ylim(-0.7, len(order) - 0.3)
     axes.grid(visible=False, axis="y")
     axes.xaxis.set_major_formatter(style.percent)
     axes.set_xlim(0, None)
-    axes.set_xlabel("Share of its thinking tokens saved")
-    axes.set_ylabel("Question, the hardest below")
-    axes.set_title(f"Savings as a ranking of difficulty ({view.name})")
+    axes.set_xlabel("Share of thinking tokens saved")
+    axes.set_ylabel("Question, hardest at the bottom")
+    axes.set_title(f"Savings as a ranking of difficulty ({data.name})")
     return figure
 
 
-def _accuracy_colours(view: View, figure: Any, axes: Any) -> Any:
-    """A colour for each question by how often the baseline is right on it, with its scale; one colour without golds."""
+def _accuracy_colours(data: FigureData, figure: Any, axes: Any) -> Any:
+    """A colour for each question by the baseline's accuracy on it, and a colour bar; one colour without golds."""
     import matplotlib
     from matplotlib.cm import ScalarMappable
 
-    columns = view.columns
+    columns = data.columns
     graded = scores.by_question(columns, columns.graded)
     if not graded.any():
         return np.full(len(columns.questions), style.RULE)
@@ -122,27 +125,27 @@ def _accuracy_colours(view: View, figure: Any, axes: Any) -> Any:
     scale.set_clim(0, 1)
     bar = figure.colorbar(scale, ax=axes, fraction=0.04, pad=0.02, format=style.percent)
     bar.outline.set_visible(False)
-    bar.set_label("Baseline accuracy on it")
+    bar.set_label("Baseline accuracy")
     colours = scale.to_rgba(right / np.maximum(graded, 1))
     colours[graded == 0] = matplotlib.colors.to_rgba("#cfcfcf")
     return colours
 
 
 def _question_ticks(axis: Any, names: list[str]) -> None:
-    if len(names) <= MOST_NAMES:
+    if len(names) <= MAX_NAMES:
         axis.set_ticks(range(len(names)), [name if len(name) <= 18 else name[:17] + "…" for name in names], fontsize=8)
     else:
         axis.set_ticks([])
 
 
-def trade_off(view: View) -> Any:
-    """Accuracy against tokens: the rule over thresholds, probes' tokens included, beside smaller fixed budgets."""
-    report = view.report
+def trade_off(data: FigureData) -> Any:
+    """Accuracy against tokens: the rule at every threshold, probe tokens included, beside smaller fixed budgets."""
+    report = data.report
     figure, axes = style.paper()
     sweep = report.budget_sweep
     axes.plot(
         [row.thinking_tokens_mean for row in sweep], [row.accuracy for row in sweep],
-        color=style.BASELINE, marker="s", markersize=3, linewidth=1.2, label="a smaller fixed budget",
+        color=style.BASELINE, marker="s", markersize=3, linewidth=1.2, label="smaller fixed budgets",
     )  # fmt: skip
     rows = report.trade_off
     x = [row.thinking_tokens_mean + row.probe_tokens_mean for row in rows]
@@ -152,9 +155,9 @@ def trade_off(view: View) -> Any:
         color=style.RULE,
         marker="o",
         markersize=4,
-        label=f"{report.rule}, probes' tokens included",
+        label=f"{report.rule}, with probe tokens",
     )
-    for row, place in _apart(list(zip(rows, x, strict=True)), report.shown):
+    for row, place in _with_room(list(zip(rows, x, strict=True)), report.shown):
         style.label(axes, place, row.accuracy or 0, f"{row.threshold:g}", style.RULE, dx=0, dy=9, ha="center", fontsize=8.5)
     full = report.baseline
     axes.plot(full.thinking_tokens_mean, full.accuracy, "D", color=style.INK, markersize=7, label="baseline")
@@ -162,17 +165,17 @@ def trade_off(view: View) -> Any:
     axes.margins(y=0.12)
     axes.set_xlim(0, None)
     axes.yaxis.set_major_formatter(style.percent)
-    style.token_axis(axes.xaxis, "Tokens a trace (mean)")
+    style.token_axis(axes.xaxis, "Tokens per trace (mean)")
     axes.set_ylabel("Accuracy")
-    axes.set_title("What tokens buy; numbers are thresholds")
+    axes.set_title("Accuracy against tokens; numbers are thresholds")
     return figure
 
 
-def _apart(points: list[tuple[TradeOffRow, float]], shown: float) -> list[tuple[TradeOffRow, float]]:
-    """The points whose labels have room: the shown threshold first, then the others as they come."""
-    room = 0.06 * max(place for _, place in points)
+def _with_room(points: list[tuple[TradeOffRow, float]], shown: float) -> list[tuple[TradeOffRow, float]]:
+    """The points whose labels do not overlap; the shown threshold is always among them."""
+    gap = 0.06 * max(place for _, place in points)
     kept: list[tuple[TradeOffRow, float]] = []
     for row, place in sorted(points, key=lambda point: point[0].threshold != shown):
-        if all(abs(place - other) >= room for _, other in kept):
+        if all(abs(place - other) >= gap for _, other in kept):
             kept.append((row, place))
     return kept

@@ -1,7 +1,7 @@
-"""The report as one page that works from a file: the probes are inside it, and a browser recomputes what they come to.
+"""The report as one HTML file: the probes are inside it, and the browser recomputes the rule `cgr` from them.
 
-The sources of the page are in `static/`: one template, style sheets, and plain scripts that are joined in the order below.
-A run travels as JSON in columns; a probe's flags are bits, its answer an index into a pool.
+The sources of the page are in `static/`: a template, style sheets, and scripts that are joined in the order below. A run is
+stored as JSON columns; the flags of a probe are bits, and its answer is an index into a list of answers.
 """
 
 from __future__ import annotations
@@ -14,32 +14,19 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from cgr.lab.compare import prose as words
+from cgr.lab.compare import tables
 from cgr.lab.compare.result import Compared
 from cgr.lab.decide.columns import Checker
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.records import Probe
 
-Run = tuple[RunInfo, Sequence[RecordedTrace], Mapping[str, Any]]
+PageRun = tuple[RunInfo, Sequence[RecordedTrace], Mapping[str, Any]]
 
 FILE = "index.html"
 STYLES = ("page.css", "figures.css", "tables.css", "media.css")
 SCRIPTS = (
-    "data.js",
-    "decide.js",
-    "scores.js",
-    "curves.js",
-    "words.js",
-    "draw.js",
-    "chart.js",
-    "figures.js",
-    "figures-trust.js",
-    "figures-tokens.js",
-    "tables.js",
-    "compare.js",
-    "trace.js",
-    "questions.js",
-    "main.js",
+    *("data.js", "decide.js", "scores.js", "curves.js", "format.js", "draw.js", "chart.js", "figures.js"),
+    *("figures-trust.js", "figures-tokens.js", "tables.js", "compare.js", "trace.js", "questions.js", "main.js"),
 )
 TEXT_LIMIT = 20_000_000
 CLOSED, RIGHT, BOUND = 1, 2, 4
@@ -49,42 +36,13 @@ SLOT = re.compile(r"\{\{ (\w+) \}\}")
 
 def write(
     folder: Path,
-    runs: Sequence[Run],
+    runs: Sequence[PageRun],
     thresholds: Sequence[float],
     penalties: Sequence[float],
     comparisons: Sequence[Mapping[str, Any]] = (),
 ) -> Path:
-    """Write `index.html` for these runs, and say where it is. Each comes with its report as a dictionary and, if they are
-    given, its comparison of rules (see `comparison`)."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / FILE
-    path.write_bytes(render(runs, thresholds, penalties, comparisons).encode("utf-8", "backslashreplace"))
-    return path
-
-
-def comparison(compared: Compared | None, why_not: str = "") -> dict[str, Any]:
-    """Every rule on one run, with the sentences that tell what came of it; or why there is nothing to tell."""
-    if compared is None:
-        return {"why": why_not}
-    kept = ("rule", "parameter", "sweep", "shown", "equal", "figures", "frontier")
-    return {
-        "entries": [{name: value for name, value in one.to_dict().items() if name in kept} for one in compared.entries],
-        "baseline": compared.baseline.to_dict(),
-        "whole": compared.whole_baseline.to_dict(),
-        "chosen": words.how_chosen(compared),
-        "margin": compared.margin,
-        "verdicts": [[words.label(one.measure), words.verdict(compared, one)] for one in compared.winners],
-        "missing": words.lacking(compared.missing),
-        "notes": compared.notes,
-    }
-
-
-def render(
-    runs: Sequence[Run],
-    thresholds: Sequence[float],
-    penalties: Sequence[float],
-    comparisons: Sequence[Mapping[str, Any]] = (),
-) -> str:
+    """Write `index.html` and return its path. A run is (info, traces, report as a dictionary); `comparisons`: one for each
+    run (see `comparison`), or none. The text of the thinking is left out if there is too much of it."""
     with_text = sum(len(trace.text) + len(trace.written) for _, traces, _ in runs for trace in traces) <= TEXT_LIMIT
     data = {
         "thresholds": list(thresholds),
@@ -99,7 +57,27 @@ def render(
         "texts": "\n".join(_texts(number, traces) for number, (_, traces, _) in enumerate(runs) if with_text),
         "script": "\n".join(map(_source, SCRIPTS)),
     }
-    return SLOT.sub(lambda slot: slots[slot[1]], _source("page.html"))
+    text = SLOT.sub(lambda slot: slots[slot[1]], _source("page.html"))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / FILE).write_bytes(text.encode("utf-8", "backslashreplace"))
+    return folder / FILE
+
+
+def comparison(compared: Compared | None, why_not: str = "") -> dict[str, Any]:
+    """The comparison of rules that the page shows, with its sentences; or the reason why there is none."""
+    if compared is None:
+        return {"why": why_not}
+    kept = ("rule", "parameter", "sweep", "shown", "equal", "figures", "frontier")
+    return {
+        "entries": [{name: value for name, value in one.to_dict().items() if name in kept} for one in compared.entries],
+        "baseline": compared.baseline.to_dict(),
+        "whole": compared.whole_baseline.to_dict(),
+        "chosen": tables.how_chosen(compared),
+        "margin": compared.margin,
+        "verdicts": [[tables.label(one.measure), tables.verdict(compared, one)] for one in compared.winners],
+        "missing": tables.reasons(compared.missing),
+        "notes": compared.notes,
+    }
 
 
 def _source(name: str) -> str:
@@ -107,18 +85,18 @@ def _source(name: str) -> str:
 
 
 def _script(data: object) -> str:
-    """JSON that no HTML parser can take for markup: `</script>` and `<!--` lose their bracket."""
+    """JSON in which `<` is escaped, so that it cannot end the script element or start a comment."""
     return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _texts(number: int, traces: Sequence[RecordedTrace]) -> str:
-    """The thinking apart from the numbers: a browser parses it only when somebody wants to read it."""
+    """The text of the traces in an element of its own: the page parses it only when a trace is opened."""
     texts = _script([[trace.text, trace.written] for trace in traces])
     return f'<script type="application/json" id="texts-{number}">{texts}</script>'
 
 
 def _run(info: RunInfo, traces: Sequence[RecordedTrace], report: Mapping[str, Any]) -> dict[str, Any]:
-    pack, asked = _Pack(), [_asked(trace) for trace in traces]
+    packer, probes = _ProbePacker(), [_probes_below_budget(trace) for trace in traces]
     questions = {trace.question_id: trace for trace in reversed(traces)}
     order = {name: place for place, name in enumerate(dict.fromkeys(trace.question_id for trace in traces))}
     seeds = {seed: place for place, seed in enumerate(sorted({trace.seed for trace in traces}))}
@@ -133,11 +111,11 @@ def _run(info: RunInfo, traces: Sequence[RecordedTrace], report: Mapping[str, An
             "tokens": [min(trace.thinking_tokens, trace.budget) for trace in traces],
             "budget": [trace.budget for trace in traces],
             "flags": [_flags(trace) for trace in traces],
-            "probes": [len(probes) for probes in asked],
+            "probes": [len(made) for made in probes],
         },
-        "finals": pack.columns((trace, trace.final) for trace in traces),
-        "probes": pack.columns((trace, probe) for trace, probes in zip(traces, asked, strict=True) for probe in probes),
-        "answers": list(pack.answers),
+        "finals": packer.columns((trace, trace.final) for trace in traces),
+        "probes": packer.columns((trace, probe) for trace, made in zip(traces, probes, strict=True) for probe in made),
+        "answers": list(packer.answers),
     }
 
 
@@ -149,13 +127,13 @@ def _flags(trace: RecordedTrace) -> int:
     return NATURAL * (trace.ended == "end_of_thinking") | EOS * trace.eos | GRADED * (trace.gold is not None)
 
 
-def _asked(trace: RecordedTrace) -> list[Probe]:
-    """In order, and below the budget: its end is an event of its own."""
+def _probes_below_budget(trace: RecordedTrace) -> list[Probe]:
+    """In order. A probe at the budget is not one: the end of the budget is its own event."""
     return sorted((probe for probe in trace.probes if probe.at < trace.budget), key=lambda probe: probe.at)
 
 
-class _Pack:
-    """Probes as columns. Every different answer is kept once."""
+class _ProbePacker:
+    """Turns probes into columns. Each distinct answer is stored once."""
 
     def __init__(self) -> None:
         self.answers: dict[str, int] = {}

@@ -1,4 +1,4 @@
-// A small chart: two axes, a few marks, and a reading of the nearest place under a pointer or the arrow keys.
+// A small chart: two axes, lines, dots and bars, and a text for the point nearest to the pointer or chosen by arrow keys.
 
 const MARGIN = { top: 12, right: 14, bottom: 40, left: 52 };
 
@@ -9,10 +9,10 @@ function scale([from, to], [start, end]) {
   return map;
 }
 
-// Round numbers that cover a span in about so many steps.
-function ticks(from, to, wanted = 5) {
+// Round numbers between `from` and `to`, about `count` of them.
+function ticks(from, to, count = 5) {
   if (!(to > from)) return [from];
-  const rough = (to - from) / wanted,
+  const rough = (to - from) / count,
     power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 2.5, 5, 10].map((n) => n * power).find((n) => n >= rough * 0.999);
   const found = [];
@@ -21,7 +21,7 @@ function ticks(from, to, wanted = 5) {
   return found;
 }
 
-// A span around these values, with a little air; never empty.
+// A range around these values with a small margin; at least `least` wide.
 function around(values, { least = 0, floor = -Infinity, ceiling = Infinity } = {}) {
   let low = Infinity,
     high = -Infinity;
@@ -31,11 +31,11 @@ function around(values, { least = 0, floor = -Infinity, ceiling = Infinity } = {
     high = Math.max(high, value);
   }
   if (low > high) return [0, 1];
-  const air = Math.max((high - low) * 0.08, (least - (high - low)) / 2, 1e-9);
-  return [Math.max(floor, low - air), Math.min(ceiling, high + air)];
+  const margin = Math.max((high - low) * 0.08, (least - (high - low)) / 2, 1e-9);
+  return [Math.max(floor, low - margin), Math.min(ceiling, high + margin)];
 }
 
-// Widths are measured once: asking between two drawings would make the browser lay out the page each time.
+// Widths are measured once: measuring between two drawings makes the browser lay out the page each time.
 const widths = new Map();
 
 function widthOf(host) {
@@ -70,8 +70,8 @@ class Chart {
 
   drawX(axis) {
     const base = this.height - this.margin.bottom;
-    const wanted = Math.max(2, Math.floor((this.width - this.margin.left) / (axis.room ?? 62)));
-    for (const value of axis.ticks ?? ticks(...axis.domain, wanted)) {
+    const count = Math.max(2, Math.floor((this.width - this.margin.left) / (axis.room ?? 62)));
+    for (const value of axis.ticks ?? ticks(...axis.domain, count)) {
       const place = this.x(value);
       this.back.append(
         svg("line", { x1: place, x2: place, y1: base, y2: base + 4, class: "tick" }),
@@ -122,7 +122,7 @@ class Chart {
     this.add(svg("circle", { cx: this.x(x).toFixed(1), cy: this.y(y).toFixed(1), r: radius, class: `dot ${name}` }));
   }
 
-  // The place that the controls point at.
+  // The point of the current settings.
   mark([x, y], text) {
     const [px, py] = [this.x(x), this.y(y)];
     this.add(svg("circle", { cx: px, cy: py, r: 10, class: "halo" }));
@@ -153,7 +153,7 @@ class Chart {
     );
   }
 
-  // `read(index)` says in a line what stands at places[index].
+  // Shows the chart. `read(index)` is the text for places[index].
   show(places, read) {
     this.host.replaceChildren(this.root);
     if (places?.length) attachReading(this, places, read);
@@ -163,8 +163,8 @@ class Chart {
 function attachReading(chart, places, read) {
   const { root, host } = chart;
   const cursor = chart.add(svg("line", { y1: chart.margin.top, y2: chart.height - chart.margin.bottom, class: "cursor" }));
-  const say = make("p", { class: "reading", role: "status" });
-  host.append(say);
+  const reading = make("p", { class: "reading", role: "status" });
+  host.append(reading);
   let at = -1;
   const go = (index) => {
     at = index;
@@ -173,7 +173,7 @@ function attachReading(chart, places, read) {
     const x = chart.x(places[at]);
     cursor.setAttribute("x1", x);
     cursor.setAttribute("x2", x);
-    say.textContent = read(at);
+    reading.textContent = read(at);
   };
   root.setAttribute("tabindex", "0");
   root.addEventListener("pointermove", (event) => {
@@ -199,7 +199,7 @@ function nearest(places, value) {
   return best;
 }
 
-// In place of a figure that would say nothing.
-function sayInstead(host, sentence) {
+// Shows a sentence in place of a figure that cannot be drawn.
+function showText(host, sentence) {
   host.replaceChildren(make("p", { class: "instead" }, sentence));
 }

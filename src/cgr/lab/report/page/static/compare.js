@@ -1,8 +1,8 @@
-// Every rule on the same traces: computed beforehand, shown here. One rule stands out; the others are its background.
+// All rules on the same traces, computed in Python and shown here. One rule is highlighted.
 
-const PLAIN = "fixed-budget",
-  DEPTH = 0.2; // of accuracy below the full budget's that is worth seeing
-const picked = new Map(); // the rule that stands out, run by run
+const FIXED_BUDGET = "fixed-budget",
+  SHOWN_LOSS = 0.2; // the figure shows accuracies down to this much below the full budget's
+const highlighted = new Map(); // the highlighted rule of each run
 
 function drawRules(run) {
   const found = data.comparisons?.[run.number];
@@ -12,11 +12,11 @@ function drawRules(run) {
   byId("rules-body").hidden = !can;
   byId("rules-instead").hidden = can;
   replaceIn("rules-chosen", found.chosen ?? "");
-  replaceIn("rules-instead", found.why ?? "No rule can be decided on what was recorded.");
+  replaceIn("rules-instead", found.why ?? "The recordings allow no rule.");
   replaceIn("rules-missing", missingRules(found.missing ?? []));
   byId("not-compared").hidden = !found.missing?.length;
   if (!can) return;
-  const name = picked.get(run) ?? found.entries[0].rule;
+  const name = highlighted.get(run) ?? found.entries[0].rule;
   replaceIn("verdicts", found.verdicts.flatMap(([measure, verdict]) => [make("dt", {}, measure), make("dd", {}, verdict)]));
   replaceIn("frontier-name", name);
   drawFrontier(found, found.entries.find((entry) => entry.rule === name));
@@ -27,7 +27,7 @@ function missingRules(missing) {
   return missing.map(([why, hint]) => make("li", {}, `${why} `, make("span", { class: "quiet" }, hint)));
 }
 
-// The settings that make a rule's best trade, from cheap to dear.
+// The values of a rule that lie on its frontier, cheapest first.
 function cornersOf(entry) {
   const corners = entry.sweep.filter((point) => entry.frontier.includes(point.value));
   return corners.sort((a, b) => a.net_tokens - b.net_tokens);
@@ -35,9 +35,9 @@ function cornersOf(entry) {
 
 function frontierSpan({ entries, whole }) {
   const high = Math.max(whole.accuracy, ...entries.flatMap((entry) => entry.sweep.map((point) => point.accuracy)));
-  const cheapest = entries.filter((entry) => entry.rule !== PLAIN).flatMap((entry) => cornersOf(entry).slice(0, 1));
+  const cheapest = entries.filter((entry) => entry.rule !== FIXED_BUDGET).flatMap((entry) => cornersOf(entry).slice(0, 1));
   const low = Math.min(high - 0.06, ...cheapest.map((point) => point.accuracy));
-  return around([Math.max(low, whole.accuracy - DEPTH), high], { floor: 0, ceiling: 1.01 });
+  return around([Math.max(low, whole.accuracy - SHOWN_LOSS), high], { floor: 0, ceiling: 1.01 });
 }
 
 function drawFrontier(found, entry) {
@@ -47,11 +47,11 @@ function drawFrontier(found, entry) {
     height: 340,
     x: tokenAxis([0, whole.net_tokens * 1.06], "tokens per trace, probes included"),
     y: percentAxis(span),
-    label: `Accuracy against tokens for ${plural(entries.length, "rule")}; ${entry.rule} stands out.`,
+    label: `Accuracy against tokens for ${plural(entries.length, "rule")}; ${entry.rule} is highlighted.`,
   });
   const line = (one, name) => chart.line(within(cornersOf(one), span), name);
   chart.across(whole.accuracy + margin / 100, null);
-  for (const one of entries) if (one !== entry) line(one, one.rule === PLAIN ? "muted dashed thin" : "faint");
+  for (const one of entries) if (one !== entry) line(one, one.rule === FIXED_BUDGET ? "muted dashed thin" : "faint");
   line(entry, "accent");
   const seen = entry.sweep.filter((point) => point.accuracy >= span[0]);
   for (const point of seen) {
@@ -68,7 +68,7 @@ function drawFrontier(found, entry) {
   );
 }
 
-// A line cut where it leaves the picture below.
+// The part of a line above the lower edge of the figure.
 function within(corners, [floor]) {
   const places = corners.map((point) => [point.net_tokens, point.accuracy]);
   const first = places.findIndex(([, accuracy]) => accuracy >= floor);
@@ -90,22 +90,22 @@ function valueText(value) {
   return Math.abs(value) >= 1000 ? plainNumber(value) : String(Number(value.toPrecision(6)));
 }
 
-const CAPTION = "Each rule at the value that was chosen for it; its name brings its line to the front.";
+const CAPTION = "Each rule at its chosen value. Select a name to highlight its line.";
 const RULE_HEADS = [
   ["Rule", null],
-  ["At", "the value that was chosen for equal accuracy"],
+  ["At", "the value chosen for equal accuracy"],
   ["Accuracy", null],
   ["Points", "against the full budget, with the paired 95 % interval"],
-  ["Equal", "the interval stays above the margin, where the value was chosen and where it is shown"],
+  ["Equal", "the interval stays above the margin, both on the questions used to choose the value and on those shown"],
   ["Saved", "thinking tokens, against the natural length"],
-  ["Net", "less what the probes decoded, with its 95 % interval"],
-  ["Area", "under the frontier: accuracy averaged over all allowances of tokens"],
+  ["Net", "saved minus the probe tokens, with its 95 % interval"],
+  ["Area", "under the frontier: accuracy averaged over all token budgets"],
 ];
 
 function rulesTable(run, { entries, baseline }, name) {
   const head = RULE_HEADS.map(([title, help]) => make("th", { scope: "col", title: help }, title));
   const rest = RULE_HEADS.slice(3).map(() => make("td"));
-  const plain = [make("th", { scope: "row" }, "full budget"), make("td"), accuracyCell(baseline), ...rest];
+  const baselineRow = [make("th", { scope: "row" }, "full budget"), make("td"), accuracyCell(baseline), ...rest];
   const rows = entries.map((entry) => {
     const { shown, equal } = entry,
       area = entry.figures.find((figure) => figure.measure === "area").figure;
@@ -123,7 +123,7 @@ function rulesTable(run, { entries, baseline }, name) {
       number("area", area, percent(area), "td"),
     );
   });
-  return captioned(CAPTION, make("tr", {}, head), [make("tr", {}, plain), ...rows]);
+  return captioned(CAPTION, make("tr", {}, head), [make("tr", {}, baselineRow), ...rows]);
 }
 
 function accuracyCell(point) {
@@ -139,7 +139,7 @@ function withSpan(metric, value, text, [low, high]) {
 function ruleButton(run, entry, pressed) {
   const button = make("button", { type: "button", class: "rule-name", "aria-pressed": String(pressed) }, entry.rule);
   button.addEventListener("click", () => {
-    picked.set(run, entry.rule);
+    highlighted.set(run, entry.rule);
     drawRules(run);
     byId("rules-table").querySelector("[aria-pressed=true]").focus();
   });

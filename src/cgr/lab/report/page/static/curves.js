@@ -1,7 +1,7 @@
-// The series behind the figures.
+// Computes the series that the figures show.
 
-// Thresholds worth a stop of the slider: coarse where little changes, fine towards 1.
-const LADDER = [
+// The thresholds of the slider: in larger steps at first, in smaller steps near 1.
+const SLIDER_THRESHOLDS = [
   ...range(50, 90, 1).map((n) => n / 100),
   ...range(900, 980, 5).map((n) => n / 1000),
   ...range(980, 999, 1).map((n) => n / 1000),
@@ -15,21 +15,21 @@ function range(from, to, step) {
   return numbers;
 }
 
-// What each threshold buys, and, for comparison, what simply cutting the thinking at each budget would.
+// Tokens and accuracy at each threshold and, for comparison, of the baseline at each budget.
 function tradeOff(run, budget, abstain) {
-  const guided = LADDER.filter((theta) => theta > run.undecided).map((theta) => {
+  const byThreshold = SLIDER_THRESHOLDS.filter((theta) => theta > run.highestBound).map((theta) => {
     const decisions = decideAll(run, theta, budget);
-    return { theta, ...bought(run, decisions, (decision) => !abstain || isSure(decision, theta)) };
+    return { theta, ...tokensAndAccuracy(run, decisions, (decision) => !abstain || isSure(decision, theta)) };
   });
-  const cut = run.budgets
+  const byBudget = run.budgets
     .filter((one) => one <= budget)
     .map((one) => {
-      return { budget: one, ...bought(run, decideAll(run, Infinity, one), () => true) };
+      return { budget: one, ...tokensAndAccuracy(run, decideAll(run, Infinity, one), () => true) };
     });
-  return { guided, cut };
+  return { byThreshold, byBudget };
 }
 
-function bought(run, decisions, isGiven) {
+function tokensAndAccuracy(run, decisions, isGiven) {
   let used = 0,
     right = 0;
   decisions.forEach((decision, i) => {
@@ -39,39 +39,39 @@ function bought(run, decisions, isGiven) {
   return { tokens: used / decisions.length, accuracy: run.graded ? right / run.graded : null };
 }
 
-// An answer that did not close is none, and is trusted least of all.
-function trust(columns, i) {
+// The certainty of an answer; 0 if it did not close.
+function closedCertainty(columns, i) {
   return columns.flags[i] & CLOSED ? columns.certainty[i] : 0;
 }
 
-// At each step: how sure the traces still thinking are, with the spread of the seeds' means, and all of them, those that
-// ended carrying their final certainty on.
+// Mean certainty at each step: of the traces still thinking, with its spread over seeds, and of all traces, where an ended
+// trace keeps its final certainty.
 function certaintySteps(run) {
   const rows = run.steps.map((step) => ({ step, n: 0, carried: 0, seeds: run.seeds.map(() => [0, 0]) }));
   for (const trace of run.traces) {
     let probe = trace.from,
       last = 0;
     for (const row of rows) {
-      while (probe < trace.to && run.probes.at[probe] <= row.step) last = trust(run.probes, probe++);
-      const over = trace.tokens < row.step;
-      row.carried += over ? trust(run.finals, trace.index) : last;
-      if (over || probe === trace.from || run.probes.at[probe - 1] !== row.step) continue;
+      while (probe < trace.to && run.probes.at[probe] <= row.step) last = closedCertainty(run.probes, probe++);
+      const ended = trace.tokens < row.step;
+      row.carried += ended ? closedCertainty(run.finals, trace.index) : last;
+      if (ended || probe === trace.from || run.probes.at[probe - 1] !== row.step) continue;
       row.n += 1;
       row.seeds[trace.seed][0] += last;
       row.seeds[trace.seed][1] += 1;
     }
   }
-  return rows.map((row) => summedUp(row, run.traces.length));
+  return rows.map((row) => means(row, run.traces.length));
 }
 
-function summedUp({ step, n, carried, seeds }, traces) {
-  const living = n ? total(seeds.map(([sum]) => sum)) / n : null;
+function means({ step, n, carried, seeds }, traces) {
+  const running = n ? total(seeds.map(([sum]) => sum)) / n : null;
   const sd = deviation(seeds.filter(([, count]) => count).map(([sum, count]) => sum / count));
-  const band = sd === null ? null : [Math.max(0, living - sd), Math.min(1, living + sd)];
-  return { step, n, living, band, carried: carried / traces };
+  const band = sd === null ? null : [Math.max(0, running - sd), Math.min(1, running + sd)];
+  return { step, n, running, band, carried: carried / traces };
 }
 
-// Answers given by each step: at a sure probe, or once the thinking ended before it; what is left lands at the budget.
+// Answers given by each step: at a sure probe, or after the end of the thinking; the rest is given at the budget.
 function cumulative(run, now, budget) {
   const steps = [...run.steps.filter((step) => step < budget), budget];
   const rows = steps.map((step) => ({ step, correct: 0, wrong: 0 }));
@@ -93,7 +93,7 @@ function cumulative(run, now, budget) {
   });
 }
 
-// Closed probes by certainty: what did not close has none to speak of.
+// A histogram of the certainty of closed probes.
 function histogram(run, bins = 40) {
   const rows = range(0, bins, 1).map((k) => ({ low: k / bins, high: (k + 1) / bins, right: 0, wrong: 0, unknown: 0 }));
   let count = 0;
@@ -108,8 +108,8 @@ function histogram(run, bins = 40) {
   return { rows, count };
 }
 
-// The answers that were given, as [certainty, right].
-function judgements(run, decisions, given) {
+// The graded answers that were given, as [certainty, right].
+function gradedAnswers(run, decisions, given) {
   const found = [];
   decisions.forEach((decision, i) => {
     if (run.traces[i].graded && given[i]) found.push([decision.closed ? decision.certainty : 0, decision.right]);
@@ -117,7 +117,7 @@ function judgements(run, decisions, given) {
   return found;
 }
 
-// Bins of equal width, closed above; only those that hold anything.
+// Bins of equal width that include their upper end; empty ones are left out.
 function reliability(pairs, bins = 10) {
   const found = Array.from({ length: bins }, (_, k) => ({
     low: k / bins,
@@ -142,7 +142,7 @@ function calibrationError(pairs) {
   return total(reliability(pairs).map((bin) => bin.count * Math.abs(bin.sure - bin.right))) / pairs.length;
 }
 
-// Risk among the most certain answers; those of equal certainty are taken together.
+// The share of wrong answers among the most certain ones; answers of equal certainty are taken together.
 function riskCoverage(pairs) {
   const falling = [...pairs].sort((a, b) => b[0] - a[0]),
     points = [];
@@ -155,7 +155,7 @@ function riskCoverage(pairs) {
   return points;
 }
 
-// AURC: trapezoids after each answer, with the average of all orders inside a tie.
+// AURC by the trapezoid rule; among answers of equal certainty, the mean over all orders.
 function riskArea(points) {
   if (!points.length) return null;
   const all = points[points.length - 1].taken;

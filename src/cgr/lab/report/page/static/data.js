@@ -1,4 +1,4 @@
-// From the columns inside the page to runs: a trace knows its question, its seed, and where its probes lie in the columns.
+// Turns the columns inside the page into runs. Each trace has its question, its seed, and the range of its probes.
 
 const CLOSED = 1,
   RIGHT = 2,
@@ -15,14 +15,14 @@ function readJson(id) {
 function openRun(raw, number) {
   const { info, questions, seeds, answers, probes, finals, report } = raw;
   const run = { number, info, questions, seeds, answers, probes, finals, report, hasTexts: raw.texts };
-  run.spent = runningSum(probes.decoded);
+  run.decodedBefore = runningSum(probes.decoded);
   run.traces = openTraces(run, raw.traces);
   run.budget = run.traces.reduce((most, trace) => Math.max(most, trace.budget), 1);
   run.interval = info.interval >= 1 ? info.interval : Math.max(1, Math.floor(run.budget / 32));
   run.graded = run.traces.filter((trace) => trace.graded).length;
   run.steps = stepsBelow(run.budget, run.interval);
   run.budgets = [...replayable(run), run.budget];
-  run.undecided = undecidedBelow(run);
+  run.highestBound = highestBound(run);
   return run;
 }
 
@@ -41,24 +41,24 @@ function openTraces(run, columns) {
       graded: (columns.flags[index] & GRADED) > 0,
       natural: (columns.flags[index] & NATURAL) > 0,
       eos: (columns.flags[index] & EOS) > 0,
-      rises: risingProbes(run.probes, from, to),
+      candidates: stopCandidates(run.probes, from, to),
     };
     from = to;
     return trace;
   });
 }
 
-// The closed probes that were surer than all closed ones before them: whatever the threshold, one of these is the stop.
-function risingProbes(probes, from, to) {
-  const rises = [];
+// The closed probes with a higher certainty than every closed one before: at any threshold, the stop is one of these.
+function stopCandidates(probes, from, to) {
+  const candidates = [];
   let best = -1;
   for (let i = from; i < to; i++) {
     if (probes.flags[i] & CLOSED && probes.certainty[i] > best) {
       best = probes.certainty[i];
-      rises.push(i);
+      candidates.push(i);
     }
   }
-  return rises;
+  return candidates;
 }
 
 function runningSum(values) {
@@ -73,25 +73,27 @@ function stepsBelow(budget, interval) {
   return steps;
 }
 
-// The steps at which every trace that got there was asked: a budget that ends there can be replayed.
+// The steps at which every trace that reached them has a whole answer: budgets that can be replayed.
 function replayable(run) {
+  const { at: positions, flags } = run.probes;
   const missing = new Map(run.steps.map((step) => [step, 0]));
   for (const trace of run.traces) {
     for (const step of run.steps) if (step <= trace.tokens) missing.set(step, missing.get(step) + 1);
     for (let i = trace.from; i < trace.to; i++) {
-      const at = run.probes.at[i];
-      if (missing.has(at) && at <= trace.tokens) missing.set(at, missing.get(at) - 1);
+      const at = positions[i];
+      if (missing.has(at) && at <= trace.tokens && !(flags[i] & BOUND)) missing.set(at, missing.get(at) - 1);
     }
   }
   return run.steps.filter((step) => missing.get(step) === 0);
 }
 
-// Probes that were cut short know only an upper bound: at or below the highest such bound nothing can be replayed.
-function undecidedBelow(run) {
+// The certainty of a probe that stopped decoding early is only a bound: at thresholds up to the highest bound the rule
+// cannot be replayed.
+function highestBound(run) {
   const { flags, certainty } = run.probes;
-  let floor = -1;
+  let highest = -1;
   for (let i = 0; i < flags.length; i++) {
-    if (flags[i] & BOUND) floor = Math.max(floor, certainty[i]);
+    if (flags[i] & BOUND) highest = Math.max(highest, certainty[i]);
   }
-  return floor;
+  return highest;
 }

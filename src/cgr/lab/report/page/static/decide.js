@@ -1,20 +1,21 @@
-// The rule `cgr` on recorded probes, rerun with any threshold and any budget on the grid.
+// Applies the rule `cgr` to recorded probes, at any threshold and at any budget on the grid.
 
 // A threshold of Infinity never stops: that is the baseline.
 function decide(run, trace, theta, budget) {
   const { at, certainty } = run.probes;
-  for (const i of trace.rises) {
+  for (const i of trace.candidates) {
     if (at[i] >= budget) break;
-    if (certainty[i] >= theta) return answerOf(run, run.probes, i, trace, at[i], "certainty", i + 1);
+    if (certainty[i] >= theta) return decision(run, run.probes, i, trace, at[i], "certainty", i + 1);
   }
-  const asked = firstAtOrPast(at, trace.from, trace.to, budget);
+  const end = firstAtOrAfter(at, trace.from, trace.to, budget);
   if (trace.tokens < budget || budget >= run.budget) {
-    return answerOf(run, run.finals, trace.index, trace, trace.tokens, trace.natural ? "end_of_thinking" : "budget", asked);
+    return decision(run, run.finals, trace.index, trace, trace.tokens, trace.natural ? "end_of_thinking" : "budget", end);
   }
-  return answerOf(run, run.probes, asked, trace, budget, "budget", asked);
+  return decision(run, run.probes, end, trace, budget, "budget", end);
 }
 
-function answerOf(run, columns, i, trace, used, cause, asked) {
+// The answer in row `i` of `columns`, given after `used` thinking tokens. Probes before the index `end` were made.
+function decision(run, columns, i, trace, used, cause, end) {
   return {
     cause,
     used,
@@ -22,8 +23,8 @@ function answerOf(run, columns, i, trace, used, cause, asked) {
     certainty: columns.certainty[i],
     closed: (columns.flags[i] & CLOSED) > 0,
     right: (columns.flags[i] & RIGHT) > 0,
-    probeTokens: run.spent[asked] - run.spent[trace.from],
-    probes: asked - trace.from,
+    probeTokens: run.decodedBefore[end] - run.decodedBefore[trace.from],
+    probes: end - trace.from,
   };
 }
 
@@ -31,7 +32,7 @@ function isSure(decision, theta) {
   return decision.closed && decision.certainty >= theta;
 }
 
-function firstAtOrPast(at, from, to, position) {
+function firstAtOrAfter(at, from, to, position) {
   while (from < to) {
     const middle = (from + to) >> 1;
     if (at[middle] < position) from = middle + 1;

@@ -1,4 +1,4 @@
-// The smallest helpers that make elements. Text only ever goes in as text.
+// Small helpers that make elements. Text is always inserted as text, never as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -19,7 +19,7 @@ function fill(element, attributes, children) {
   return element;
 }
 
-// A number with its raw value beside it, so that it can be read without parsing what a person reads.
+// A formatted number with its raw value in `data-value`, for tests and scripts.
 function number(metric, value, text, name = "span") {
   const known = value !== null && value !== undefined && Number.isFinite(value);
   return make(name, { "data-metric": metric, "data-value": known ? value : null }, known ? text : DASH);

@@ -1,7 +1,7 @@
-// By seed and by question: accuracy, tokens, and where the savings come from.
+// Figures by seed and by question: accuracy, tokens, and savings.
 
-const ONE_SEED = "There is one seed, so there is nothing to compare between seeds.";
-const NOTHING_SAVED = "Nothing is saved at these settings, so there is nothing to rank.";
+const ONE_SEED = "There is only one seed, so there is nothing to compare.";
+const NOTHING_SAVED = "No tokens are saved at these settings, so there is nothing to rank.";
 
 function seedAxis(run) {
   const count = run.seeds.length;
@@ -16,10 +16,10 @@ function seedAxis(run) {
 
 function drawAccuracyBySeed(run, now) {
   const host = plot("accuracy-by-seed");
-  if (run.seeds.length < 2) return sayInstead(host, ONE_SEED);
+  if (run.seeds.length < 2) return showText(host, ONE_SEED);
   const share = (side) => side.bySeed.map((seed) => (seed.graded ? seed.correct / seed.graded : null));
-  const before = share(now.plain),
-    after = share(now.guided);
+  const before = share(now.baseScore),
+    after = share(now.cgrScore);
   const chart = new Chart(host, {
     x: seedAxis(run),
     y: percentAxis(around([...before, ...after], { least: 0.1, floor: -0.02, ceiling: 1.02 })),
@@ -48,14 +48,15 @@ function drawAccuracyBySeed(run, now) {
 
 function drawDistance(run, now) {
   const host = plot("distance");
-  if (run.seeds.length < 2) return sayInstead(host, ONE_SEED);
-  const gaps = run.seeds.map((_, i) => now.guided.bySeed[i].correct - now.plain.bySeed[i].correct);
-  if (gaps.every((gap) => gap === 0)) return sayInstead(host, "Every seed has as many right answers as the baseline.");
+  if (run.seeds.length < 2) return showText(host, ONE_SEED);
+  const gaps = run.seeds.map((_, i) => now.cgrScore.bySeed[i].correct - now.baseScore.bySeed[i].correct);
+  if (gaps.every((gap) => gap === 0))
+    return showText(host, "Every seed has the same number of right answers as the baseline.");
   const chart = new Chart(host, {
     height: 180,
     x: seedAxis(run),
     y: { domain: around([...gaps, 0], { least: 2 }), format: (value) => points(value, value % 1 ? 1 : 0) },
-    label: "Right answers of CGR less those of the baseline, seed by seed.",
+    label: "Right answers of CGR minus those of the baseline, for each seed.",
   });
   gaps.forEach((gap, i) => chart.bar(i - 0.36, 0.72, 0, gap, `bar ${gap > 0 ? "right" : "wrong"}`));
   chart.across(0, null, "base");
@@ -67,13 +68,13 @@ function drawDistance(run, now) {
 
 function drawTokensBySeed(run, now) {
   const host = plot("tokens-by-seed");
-  if (run.seeds.length < 2) return sayInstead(host, ONE_SEED);
-  const before = now.plain.bySeed.map((seed) => seed.tokens),
-    after = now.guided.bySeed.map((seed) => seed.tokens);
+  if (run.seeds.length < 2) return showText(host, ONE_SEED);
+  const before = now.baseScore.bySeed.map((seed) => seed.tokens),
+    after = now.cgrScore.bySeed.map((seed) => seed.tokens);
   const chart = new Chart(host, {
     x: seedAxis(run),
     y: countAxis(Math.max(...before)),
-    label: "Thinking tokens of each seed: what CGR uses, and what the baseline uses beyond that.",
+    label: "Thinking tokens of each seed: used by CGR, and saved against the baseline.",
   });
   run.seeds.forEach((_, i) => {
     chart.bar(i - 0.36, 0.72, 0, before[i], "bar pale");
@@ -88,12 +89,12 @@ function drawTokensBySeed(run, now) {
   );
 }
 
-// Questions by what is saved on them, most first: the easy ones lead.
+// Questions by the tokens saved on them, most first.
 function ranking(run, now) {
   return run.questions
     .map((question, i) => {
-      const { tokens: before, traces } = now.plain.byQuestion[i],
-        after = now.guided.byQuestion[i].tokens;
+      const { tokens: before, traces } = now.baseScore.byQuestion[i],
+        after = now.cgrScore.byQuestion[i].tokens;
       return { i, id: question.id, before: before / traces, after: after / traces, saved: (before - after) / traces };
     })
     .sort((a, b) => b.saved - a.saved || a.before - b.before || a.i - b.i);
@@ -106,7 +107,7 @@ function shortId(id, most = 14) {
 
 function drawRanking(run, now, ranked) {
   const host = plot("ranking");
-  if (!now.savings.total) return sayInstead(host, NOTHING_SAVED);
+  if (!now.savings.total) return showText(host, NOTHING_SAVED);
   const named = ranked.length <= 40,
     count = ranked.length;
   const most = Math.max(...ranked.map((row) => row.before), 1);
@@ -140,13 +141,13 @@ function drawRanking(run, now, ranked) {
 
 function drawHeatMap(run, now, ranked) {
   const host = plot("heat-map");
-  if (!now.savings.total) return sayInstead(host, NOTHING_SAVED);
-  if (run.seeds.length < 2) return sayInstead(host, ONE_SEED);
+  if (!now.savings.total) return showText(host, NOTHING_SAVED);
+  if (run.seeds.length < 2) return showText(host, ONE_SEED);
   const rows = ranked.length,
     columns = run.seeds.length,
     named = rows <= 40;
   const place = new Map(ranked.map((row, k) => [row.i, k]));
-  const saved = now.baseline.map((decision, i) => decision.used - now.decisions[i].used);
+  const saved = now.baselineDecisions.map((decision, i) => decision.used - now.decisions[i].used);
   const most = saved.reduce((high, one) => Math.max(high, one), 1);
   const chart = new Chart(host, {
     height: 56 + (named ? 19 * rows : Math.min(480, Math.max(160, rows))),
@@ -177,7 +178,7 @@ function drawHeatMap(run, now, ranked) {
     const i = cells.get(k * columns + seed);
     return i === undefined
       ? null
-      : `${ranked[k].id}, seed ${run.seeds[seed]}: ${tokens(saved[i])} of ${tokens(now.baseline[i].used)} tokens saved`;
+      : `${ranked[k].id}, seed ${run.seeds[seed]}: ${tokens(saved[i])} of ${tokens(now.baselineDecisions[i].used)} tokens saved`;
   });
 }
 
@@ -186,17 +187,17 @@ function readRows(chart, lines) {
   readCells(chart, (_, k) => lines[k] ?? null);
 }
 
-// A reading in two dimensions, under the pointer.
+// A text for the cell under the pointer.
 function readCells(chart, read) {
-  const say = make("p", { class: "reading", "aria-hidden": "true" });
-  chart.host.append(say);
+  const reading = make("p", { class: "reading", "aria-hidden": "true" });
+  chart.host.append(reading);
   chart.root.addEventListener("pointermove", (event) => {
     const box = chart.root.getBoundingClientRect();
     const x = chart.x.invert(((event.clientX - box.left) / box.width) * chart.width);
     const y = chart.y.invert(((event.clientY - box.top) / box.height) * chart.height);
     const text = y < 0 ? null : read(Math.round(x), Math.floor(y));
     chart.host.classList.toggle("is-reading", text !== null);
-    say.textContent = text ?? "";
+    reading.textContent = text ?? "";
   });
   chart.root.addEventListener("pointerleave", () => chart.host.classList.remove("is-reading"));
 }

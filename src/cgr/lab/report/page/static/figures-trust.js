@@ -1,10 +1,10 @@
-// Can the certainty be trusted? How it is spread, how often it is right, and what leaving out the unsure buys.
+// Figures of certainty: its distribution, calibration, and risk against coverage.
 
 const EVERY_QUARTER = [0, 0.25, 0.5, 0.75, 1];
 
 function drawHistogram(run, { rows, count }) {
   const host = plot("histogram");
-  if (!count) return sayInstead(host, "No probe of this run closed its answer.");
+  if (!count) return showText(host, "No probe of this run has a closed answer.");
   const share = ({ right, wrong, unknown }) => (right + wrong + unknown) / count;
   const chart = new Chart(host, {
     height: 230,
@@ -36,14 +36,14 @@ function drawHistogram(run, { rows, count }) {
 
 function drawReliability(run, pairs) {
   const host = plot("reliability");
-  if (!pairs.length) return sayInstead(host, "Nothing is answered at this threshold.");
+  if (!pairs.length) return showText(host, "No answer is given at this threshold.");
   const bins = reliability(pairs),
     most = Math.max(...bins.map((bin) => bin.count));
   const chart = new Chart(host, {
     height: 230,
     x: { domain: [0, 1.02], format: certaintyText, ticks: EVERY_QUARTER, title: "certainty of the answer" },
     y: { domain: [0, 1.04], format: (value) => percent(value, 0), ticks: EVERY_QUARTER },
-    label: `How often answers of each certainty are right; calibration error ${plainNumber(calibrationError(pairs), 3)}.`,
+    label: `Share of right answers by certainty; calibration error ${plainNumber(calibrationError(pairs), 3)}.`,
   });
   chart.add(svg("line", { x1: chart.x(0), y1: chart.y(0), x2: chart.x(1), y2: chart.y(1), class: "rule" }));
   chart.line(
@@ -62,22 +62,22 @@ function drawReliability(run, pairs) {
 
 function drawRisk(run, state, pairs, points, finals) {
   const host = plot("risk");
-  if (!pairs.length) return sayInstead(host, "Nothing is answered at this threshold.");
-  if (!points.at(-1).wrong) return sayInstead(host, "Every answer is right: there is no risk to show.");
-  const [answers, ends] = [points, finals].map(afterTheFirst);
+  if (!pairs.length) return showText(host, "No answer is given at this threshold.");
+  if (!points.at(-1).wrong) return showText(host, "Every answer is right: the risk is 0.");
+  const [answers, ends] = [points, finals].map(withoutFirst);
   const chart = new Chart(host, {
     height: 230,
     x: {
       domain: [0, 1.02],
       format: (value) => percent(value, 0),
       ticks: EVERY_QUARTER,
-      title: "share answered, surest first",
+      title: "share answered, most certain first",
     },
     y: {
       domain: [0, Math.max(...[...answers, ...ends].map((point) => point.risk)) * 1.1],
       format: (value) => percent(value, 0),
     },
-    label: `Share of wrong answers among the surest; over all ${percent(points.at(-1).risk)}.`,
+    label: `Share of wrong answers among the most certain; over all ${percent(points.at(-1).risk)}.`,
   });
   chart.line(
     ends.map((point) => [point.coverage, point.risk]),
@@ -93,13 +93,13 @@ function drawRisk(run, state, pairs, points, finals) {
     answers.map((point) => point.coverage),
     (i) => {
       const { coverage, risk, certainty } = answers[i];
-      return `The surest ${percent(coverage, 0)} (from ${certaintyText(certainty)}): ${percent(risk)} wrong`;
+      return `The most certain ${percent(coverage, 0)} (from ${certaintyText(certainty)}): ${percent(risk)} wrong`;
     },
   );
 }
 
-// The first points jump: a share of so few says nothing.
-function afterTheFirst(points) {
+// Without the first points, which are shares of very few answers.
+function withoutFirst(points) {
   const all = points.at(-1)?.taken ?? 0;
   return points.filter((point) => point.taken > all / 50);
 }

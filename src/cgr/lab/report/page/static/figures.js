@@ -1,4 +1,4 @@
-// What happens over the thinking: the trade-off, certainty, answers, Grade.
+// Figures over the thinking: the trade-off, certainty, answers, Grade.
 
 function plot(id) {
   return document.querySelector(`#${id} .plot`);
@@ -12,7 +12,7 @@ function countAxis(most) {
   return { domain: [0, Math.max(most, 1) * 1.05], format: shortTokens(most) };
 }
 
-// A little air above 100 % is not a place for a number.
+// The axis may extend a little beyond 0 and 100 %; those places get no label.
 function percentAxis(domain) {
   const digits = domain[1] - domain[0] < 0.04 ? 1 : 0;
   return {
@@ -22,33 +22,33 @@ function percentAxis(domain) {
   };
 }
 
-function drawTradeOff(run, state, now, { guided, cut }) {
+function drawTradeOff(run, state, now, { byThreshold, byBudget }) {
   const host = plot("trade-off"),
-    all = [...guided, ...cut];
-  const most = Math.max(...all.map((point) => point.tokens), now.plain.tokens_mean);
+    all = [...byThreshold, ...byBudget];
+  const most = Math.max(...all.map((point) => point.tokens), now.baseScore.tokens_mean);
   const chart = new Chart(host, {
     height: 330,
     x: tokenAxis([0, most * 1.04], "thinking tokens per question"),
     y: percentAxis(
-      around([...all.map((point) => point.accuracy), now.plain.accuracy], { least: 0.06, floor: 0, ceiling: 1.01 }),
+      around([...all.map((point) => point.accuracy), now.baseScore.accuracy], { least: 0.06, floor: 0, ceiling: 1.01 }),
     ),
     label:
-      `Accuracy against thinking tokens. Stopping at ${certaintyText(state.theta)}: ${percent(now.guided.accuracy)} with ` +
-      `${tokens(now.guided.tokens_mean)} tokens. Baseline: ${percent(now.plain.accuracy)} with ` +
-      `${tokens(now.plain.tokens_mean)}.`,
+      `Accuracy against thinking tokens. Stopping at ${certaintyText(state.theta)}: ${percent(now.cgrScore.accuracy)} with ` +
+      `${tokens(now.cgrScore.tokens_mean)} tokens. Baseline: ${percent(now.baseScore.accuracy)} with ` +
+      `${tokens(now.baseScore.tokens_mean)}.`,
   });
-  if (cut.length > 1)
+  if (byBudget.length > 1)
     chart.line(
-      cut.map((point) => [point.tokens, point.accuracy]),
+      byBudget.map((point) => [point.tokens, point.accuracy]),
       "muted dashed",
     );
   chart.line(
-    guided.map((point) => [point.tokens, point.accuracy]),
+    byThreshold.map((point) => [point.tokens, point.accuracy]),
     "accent",
   );
-  chart.dot([now.plain.tokens_mean, now.plain.accuracy], "hollow", 5);
-  chart.mark([now.guided.tokens_mean, now.accuracy.accuracy], `θ = ${certaintyText(state.theta)}`);
-  const ordered = [...guided].sort((a, b) => a.tokens - b.tokens);
+  chart.dot([now.baseScore.tokens_mean, now.baseScore.accuracy], "hollow", 5);
+  chart.mark([now.cgrScore.tokens_mean, now.accuracy.accuracy], `θ = ${certaintyText(state.theta)}`);
+  const ordered = [...byThreshold].sort((a, b) => a.tokens - b.tokens);
   chart.show(
     ordered.map((point) => point.tokens),
     (i) => {
@@ -58,42 +58,42 @@ function drawTradeOff(run, state, now, { guided, cut }) {
   );
 }
 
-// Without truths the trade has one side left.
-function drawTokensByThreshold(run, state, now, { guided }) {
-  const places = guided.map((_, i) => i),
+// Without known answers there is no accuracy to show.
+function drawTokensByThreshold(run, state, now, { byThreshold }) {
+  const places = byThreshold.map((_, i) => i),
     shown = [0.5, 0.9, 0.99, 0.999, 1];
   const chart = new Chart(plot("trade-off"), {
     height: 330,
     x: {
-      domain: [0, guided.length - 1],
+      domain: [0, byThreshold.length - 1],
       title: "certainty at which thinking stops",
-      ticks: shown.map((theta) => guided.findIndex((point) => point.theta === theta)).filter((place) => place >= 0),
-      format: (place) => certaintyText(guided[place].theta),
+      ticks: shown.map((theta) => byThreshold.findIndex((point) => point.theta === theta)).filter((place) => place >= 0),
+      format: (place) => certaintyText(byThreshold[place].theta),
     },
-    y: countAxis(now.plain.tokens_mean),
-    label: `Thinking tokens per question by threshold; at ${certaintyText(state.theta)} ${tokens(now.guided.tokens_mean)}.`,
+    y: countAxis(now.baseScore.tokens_mean),
+    label: `Thinking tokens per question by threshold; at ${certaintyText(state.theta)} ${tokens(now.cgrScore.tokens_mean)}.`,
   });
-  chart.across(now.plain.tokens_mean, "baseline");
+  chart.across(now.baseScore.tokens_mean, "baseline");
   chart.line(
-    guided.map((point, i) => [i, point.tokens]),
+    byThreshold.map((point, i) => [i, point.tokens]),
     "accent",
   );
   chart.mark(
     [
       nearest(
-        guided.map((point) => point.theta),
+        byThreshold.map((point) => point.theta),
         state.theta,
       ),
-      now.guided.tokens_mean,
+      now.cgrScore.tokens_mean,
     ],
     `θ = ${certaintyText(state.theta)}`,
   );
-  chart.show(places, (i) => `θ ${certaintyText(guided[i].theta)}: ${tokens(guided[i].tokens)} tokens per question`);
+  chart.show(places, (i) => `θ ${certaintyText(byThreshold[i].theta)}: ${tokens(byThreshold[i].tokens)} tokens per question`);
 }
 
 function drawCertainty(run, state, rows) {
   const host = plot("certainty");
-  if (!run.probes.at.length) return sayInstead(host, "No probe was recorded, so there is no certainty to follow.");
+  if (!run.probes.at.length) return showText(host, "No probe was recorded, so there is no certainty to show.");
   const chart = new Chart(host, {
     x: tokenAxis([0, run.budget]),
     y: { domain: [0, 1.02], format: certaintyText, ticks: [0, 0.25, 0.5, 0.75, 1] },
@@ -108,7 +108,7 @@ function drawCertainty(run, state, rows) {
     "muted dashed",
   );
   chart.line(
-    rows.map((row) => [row.step, row.living]),
+    rows.map((row) => [row.step, row.running]),
     "accent",
   );
   if (state.theta <= 1) chart.across(state.theta, null);
@@ -116,9 +116,9 @@ function drawCertainty(run, state, rows) {
   chart.show(
     rows.map((row) => row.step),
     (i) => {
-      const { step, living, n, carried } = rows[i];
-      const alive = n ? `${certaintyText(living)} over ${plural(n, "trace")} still thinking` : "no trace is still thinking";
-      return `${tokens(step)} tokens: ${alive}; ${certaintyText(carried)} over all`;
+      const { step, running, n, carried } = rows[i];
+      const thinking = n ? `${certaintyText(running)} over ${plural(n, "trace")} still thinking` : "no trace is still thinking";
+      return `${tokens(step)} tokens: ${thinking}; ${certaintyText(carried)} over all`;
     },
   );
 }
@@ -134,7 +134,7 @@ function drawCumulative(run, state, rows) {
       format: (value) => plainNumber(value, value % 1 ? 1 : 0),
     },
     label:
-      `Questions answered right and wrong by each step; in the end ${plainNumber(rows.at(-1).correct, 1)} and ` +
+      `Questions answered right and wrong by each step; at the end ${plainNumber(rows.at(-1).correct, 1)} and ` +
       `${plainNumber(rows.at(-1).wrong, 1)}.`,
   });
   chart.line(
@@ -156,13 +156,13 @@ function drawCumulative(run, state, rows) {
 
 function drawRatio(run, state, rows) {
   const host = plot("ratio");
-  if (!rows.some((row) => row.wrong > 0)) return sayInstead(host, "No answer that was given is wrong.");
+  if (!rows.some((row) => row.wrong > 0)) return showText(host, "No answer given is wrong.");
   const known = rows.filter((row) => row.ratio !== null);
-  if (!known.length) return sayInstead(host, "No answer that was given is right, so there is nothing to divide by.");
+  if (!known.length) return showText(host, "No answer given is right, so there is no ratio.");
   const chart = new Chart(host, {
     x: tokenAxis([0, state.budget]),
     y: { domain: [0, Math.max(...known.map((row) => row.ratio)) * 1.08 || 1], format: (value) => plainNumber(value, 2) },
-    label: `Wrong answers for each right one by each step; in the end ${plainNumber(rows.at(-1).ratio, 2)}.`,
+    label: `Wrong answers for each right one by each step; at the end ${plainNumber(rows.at(-1).ratio, 2)}.`,
   });
   chart.line(
     known.map((row) => [row.step, row.ratio]),
@@ -177,11 +177,11 @@ function drawRatio(run, state, rows) {
 function drawGrade(run, state, found, always) {
   const host = plot("grade-figure");
   if (!found.grades.length)
-    return sayInstead(host, "The budget is no longer than one interval: there is no step below it.");
+    return showText(host, "The budget is not longer than one interval: there is no step below it.");
   if (!found.answered)
-    return sayInstead(
+    return showText(
       host,
-      "Below the budget nothing is sure at this threshold: nothing is answered, and every Grade is 0.",
+      "Below the budget no answer reaches this threshold: nothing is answered, and every Grade is 0.",
     );
   const steps = run.steps.filter((step) => step < state.budget);
   const values = [...found.grades, ...always.map(([, value]) => value), found.baseline];
@@ -199,12 +199,12 @@ function drawGrade(run, state, found, always) {
   chart.mark([found.step, found.max], `best ${plainNumber(found.max, 2)}`);
   const answering = new Map(always);
   chart.show(steps, (i) => {
-    const other = answering.has(steps[i]) ? `, answering always ${plainNumber(answering.get(steps[i]), 2)}` : "";
+    const other = answering.has(steps[i]) ? `, without abstention ${plainNumber(answering.get(steps[i]), 2)}` : "";
     return `Budget ${tokens(steps[i])}: Grade ${plainNumber(found.grades[i], 2)}${other}`;
   });
 }
 
-// Grade of a rerun with each budget that answers always: the sure probe before its end, else what the baseline says there.
+// Grade of a rerun at each budget without abstention: the sure probe before its end, else the answer of the baseline there.
 function gradeAlways(run, state) {
   const budgets = run.budgets.filter((budget) => budget <= state.budget),
     right = budgets.map(() => 0);
@@ -220,7 +220,7 @@ function gradeAlways(run, state) {
 }
 
 function baselineRight(run, budget) {
-  return remembered(`right ${run.number} ${budget}`, () => {
+  return cached(`right ${run.number} ${budget}`, () => {
     return Uint8Array.from(run.traces, (trace) => decide(run, trace, Infinity, budget).right);
   });
 }

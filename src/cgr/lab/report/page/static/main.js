@@ -1,13 +1,13 @@
-// The controls, and what is drawn when they move. Their state is in the address too, so that a view can be linked to.
+// The controls, and what is redrawn when they change. Their state is also in the address, so that a view can be linked.
 
 const data = readJson("data");
 const runs = data.runs.map(openRun);
 const state = { run: runs[0], theta: 0.99, penalty: 0.5, budget: runs[0]?.budget, abstain: false };
 const lists = new Map(),
-  curves = new Map();
-let waiting = false,
-  speaking = 0,
-  noting = 0;
+  cache = new Map();
+let redrawPending = false,
+  announceTimer = 0,
+  addressTimer = 0;
 
 function byId(id) {
   return document.getElementById(id);
@@ -45,8 +45,8 @@ function showControls() {
     budgets = run.budgets;
   const slide = byId("theta-slide"),
     shown = byId("budget");
-  slide.max = LADDER.length - 1;
-  slide.value = nearest(LADDER, theta);
+  slide.max = SLIDER_THRESHOLDS.length - 1;
+  slide.value = nearest(SLIDER_THRESHOLDS, theta);
   slide.setAttribute("aria-valuetext", certaintyText(theta));
   if (Number(byId("theta").value) !== theta) byId("theta").value = theta;
   if (Number(byId("penalty").value) !== penalty) byId("penalty").value = penalty;
@@ -59,38 +59,38 @@ function showControls() {
   byId("run").value = run.number;
 }
 
-// The report's own interval where it has one; the page's bootstrap in between.
+// The interval of the report where it has one; elsewhere the page computes it.
 function intervalAt(run, settings, made) {
   if (!run.graded) return null;
   const row = run.report.thresholds?.find((found) => found.threshold === settings.theta);
   const whole = settings.budget === run.budget && !settings.abstain;
-  return whole && row?.ci95 ? row.ci95 : interval95(run, made.plain, made.guided);
+  return whole && row?.ci95 ? row.ci95 : interval95(run, made.baseScore, made.cgrScore);
 }
 
-function remembered(key, compute) {
-  if (curves.size > 500) curves.clear();
-  if (!curves.has(key)) curves.set(key, compute());
-  return curves.get(key);
+function cached(key, compute) {
+  if (cache.size > 500) cache.clear();
+  if (!cache.has(key)) cache.set(key, compute());
+  return cache.get(key);
 }
 
 function draw() {
-  waiting = false;
+  redrawPending = false;
   showControls();
   const { run } = state,
     now = score(run, state);
-  tellStory(run, now);
-  document.body.className = run.graded ? "has-truth" : "no-truth";
+  drawSummary(run, now);
+  document.body.className = run.graded ? "has-golds" : "no-golds";
   if (!widths.size) measure();
   drawTables(run, now);
   drawFigures(run, now);
-  if (run.graded) drawJudged(run, now);
+  if (run.graded) drawGraded(run, now);
   drawRules(run);
   if (!lists.has(run)) lists.set(run, new QuestionList(run));
   lists.get(run).update(state, now);
   document.documentElement.dataset.drawn = "yes";
 }
 
-function tellStory(run, now) {
+function drawSummary(run, now) {
   const { info, seeds, questions } = run;
   const ci = intervalAt(run, state, now);
   replaceIn("headline", pieces(headline(run, state, now, ci)));
@@ -100,29 +100,29 @@ function tellStory(run, now) {
       info.model || info.name,
       `${plural(questions.length, "question")} × ${plural(seeds.length, "seed")}`,
       `up to ${tokens(run.budget)} thinking tokens`,
-      `asked every ${tokens(run.interval)}`,
+      `probed every ${tokens(run.interval)}`,
     ].join(" · "),
   );
   const settings =
     `θ = ${certaintyText(state.theta)}, penalty ${state.penalty}, budget ${tokens(state.budget)}` +
-    `${state.abstain ? ", silent when unsure" : ""}${runs.length > 1 ? `, run ${info.name}` : ""}.`;
-  byId("settings").textContent = `As set: ${settings}`;
+    `${state.abstain ? ", abstaining below θ" : ""}${runs.length > 1 ? `, run ${info.name}` : ""}.`;
+  byId("settings").textContent = `Settings: ${settings}`;
   replaceIn("now", nowTable(run, state, now), facts(run, now));
   replaceIn(
     "notes",
     notesOf(run).map((note) => make("li", {}, note)),
   );
   byId("notes").hidden = !byId("notes").children.length;
-  clearTimeout(speaking);
-  speaking = setTimeout(() => (byId("live").textContent = byId("headline").textContent), 500);
+  clearTimeout(announceTimer);
+  announceTimer = setTimeout(() => (byId("live").textContent = byId("headline").textContent), 500);
 }
 
 function notesOf(run) {
   const notes = [...(run.report.notes ?? [])];
-  if (state.theta <= run.undecided) {
+  if (state.theta <= run.highestBound) {
     notes.push(
-      "Some probes were cut short when they were recorded: " +
-        `at or below ${certaintyText(run.undecided)} these numbers are not decided.`,
+      "Some probes stopped decoding early, so their certainty is only a bound: " +
+        `at thresholds up to ${certaintyText(run.highestBound)} these numbers are not reliable.`,
     );
   }
   return notes;
@@ -137,12 +137,12 @@ function drawTables(run, now) {
 
 function drawFigures(run, now) {
   const key = `${run.number} ${state.budget} ${state.abstain}`;
-  const curve = remembered(`trade ${key}`, () => tradeOff(run, state.budget, state.abstain));
+  const curve = cached(`trade ${key}`, () => tradeOff(run, state.budget, state.abstain));
   (run.graded ? drawTradeOff : drawTokensByThreshold)(run, state, now, curve);
   drawCertainty(
     run,
     state,
-    remembered(`certainty ${run.number}`, () => certaintySteps(run)),
+    cached(`certainty ${run.number}`, () => certaintySteps(run)),
   );
   drawTokensBySeed(run, now);
   const ranked = ranking(run, now);
@@ -150,17 +150,17 @@ function drawFigures(run, now) {
   drawHeatMap(run, now, ranked);
   drawHistogram(
     run,
-    remembered(`histogram ${run.number}`, () => histogram(run)),
+    cached(`histogram ${run.number}`, () => histogram(run)),
   );
 }
 
-// All that needs to know what is right.
-function drawJudged(run, now) {
+// Everything that needs known answers.
+function drawGraded(run, now) {
   const curve = gradeSteps(run, state.theta, state.budget),
     rows = cumulative(run, now, state.budget);
   replaceIn("accuracy-table", accuracyTable(run, state, data.thresholds, now));
   replaceIn("grade-table", gradeTable(run, state, data.penalties, now, curve));
-  drawGrade(run, state, grade(curve, now.plain, state.penalty), gradeAlways(run, state));
+  drawGrade(run, state, grade(curve, now.baseScore, state.penalty), gradeAlways(run, state));
   drawCumulative(run, state, rows);
   drawRatio(run, state, rows);
   drawAccuracyBySeed(run, now);
@@ -169,7 +169,7 @@ function drawJudged(run, now) {
 }
 
 function drawTrust(run, now) {
-  const pairs = judgements(run, now.decisions, now.given),
+  const pairs = gradedAnswers(run, now.decisions, now.given),
     points = riskCoverage(pairs);
   drawReliability(run, pairs);
   drawRisk(
@@ -178,32 +178,32 @@ function drawTrust(run, now) {
     pairs,
     points,
     riskCoverage(
-      judgements(
+      gradedAnswers(
         run,
-        now.baseline,
-        now.baseline.map(() => true),
+        now.baselineDecisions,
+        now.baselineDecisions.map(() => true),
       ),
     ),
   );
-  if (!pairs.length) return replaceIn("trust", "Nothing is answered at these settings.");
+  if (!pairs.length) return replaceIn("trust", "No answer is given at these settings.");
   const ece = calibrationError(pairs),
     aurc = riskArea(points);
   return replaceIn(
     "trust",
-    "Of the answers given, calibration error (ECE) ",
+    "Answers given: calibration error (ECE) ",
     number("ece", ece, plainNumber(ece, 3), "b"),
-    ", area under risk and coverage (AURC) ",
+    ", area under the risk-coverage curve (AURC) ",
     number("aurc", aurc, plainNumber(aurc, 3), "b"),
     ".",
   );
 }
 
 function changed() {
-  if (waiting) return;
-  waiting = true;
+  if (redrawPending) return;
+  redrawPending = true;
   requestAnimationFrame(draw);
-  clearTimeout(noting);
-  noting = setTimeout(writeAddress, 200);
+  clearTimeout(addressTimer);
+  addressTimer = setTimeout(writeAddress, 200);
 }
 
 function listen() {
@@ -212,10 +212,10 @@ function listen() {
       if (act(target) !== false) changed();
     });
   on("theta-slide", "input", (slide) => {
-    state.theta = LADDER[slide.value];
+    state.theta = SLIDER_THRESHOLDS[slide.value];
   });
-  on("theta", "input", ({ value }) => take("theta", value, 1));
-  on("penalty", "input", ({ value }) => take("penalty", value, Infinity));
+  on("theta", "input", ({ value }) => setNumber("theta", value, 1));
+  on("penalty", "input", ({ value }) => setNumber("penalty", value, Infinity));
   on("budget", "input", ({ value }) => {
     state.budget = state.run.budgets[value];
   });
@@ -227,7 +227,7 @@ function listen() {
   byId("find").addEventListener("input", () => lists.get(state.run).arrange());
   byId("order").addEventListener("change", () => lists.get(state.run).arrange());
   byId("more").addEventListener("click", () => lists.get(state.run).showAll());
-  byId("theme").addEventListener("click", turnLight);
+  byId("theme").addEventListener("click", switchTheme);
   byId("controls").addEventListener("submit", (event) => event.preventDefault());
   byId("unfold").addEventListener("click", () => {
     const open = byId("controls").classList.toggle("is-open");
@@ -246,15 +246,15 @@ function listen() {
   });
 }
 
-// What is being typed may not be a number yet.
-function take(name, text, most) {
+// Ignores text that is not a valid number yet.
+function setNumber(name, text, most) {
   const value = Number(text);
   if (text === "" || !(value >= 0 && value <= most && value < Infinity)) return false;
   state[name] = value;
   return true;
 }
 
-function turnLight() {
+function switchTheme() {
   const root = document.documentElement;
   const dark = (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
   root.dataset.theme = dark ? "light" : "dark";
@@ -263,7 +263,7 @@ function turnLight() {
 
 function begin() {
   if (!runs.some((run) => run.traces.length)) {
-    byId("headline").textContent = "There are no traces here yet.";
+    byId("headline").textContent = "This report has no traces.";
     document.body.classList.add("is-empty");
     document.documentElement.dataset.drawn = "yes";
     return;

@@ -1,6 +1,6 @@
-// The list of questions; each opens to its traces, which are only drawn then.
+// The list of questions. Each opens to show its traces, which are drawn only then.
 
-const FIRST = 100;
+const FIRST_SHOWN = 100;
 
 const ORDERS = {
   saved: { title: "most saved first", by: (a, b) => b.saved - a.saved },
@@ -23,10 +23,10 @@ class QuestionList {
   }
 
   arrange() {
-    const wanted = document.getElementById("find").value.trim().toLowerCase();
+    const text = document.getElementById("find").value.trim().toLowerCase();
     const order = ORDERS[document.getElementById("order").value].by;
-    const found = this.items.filter((item) => item.matches(wanted)).sort((a, b) => order(a, b) || a.i - b.i);
-    const shown = this.all ? found : found.slice(0, FIRST);
+    const found = this.items.filter((item) => item.matches(text)).sort((a, b) => order(a, b) || a.i - b.i);
+    const shown = this.all ? found : found.slice(0, FIRST_SHOWN);
     replaceIn(
       "question-list",
       shown.map((item) => item.element),
@@ -57,16 +57,16 @@ class QuestionView {
       "summary",
       {},
       make("span", { class: "q-id" }, shortId(question.id, 24)),
-      make("span", { class: "q-text" }, question.text || "(its text was not recorded)"),
+      make("span", { class: "q-text" }, question.text || "(the text was not recorded)"),
       this.numbers,
     );
     this.element = make("details", { class: "question", "data-question": question.id }, summary, this.body);
     this.element.addEventListener("toggle", () => this.element.open && this.draw());
   }
 
-  matches(wanted) {
+  matches(text) {
     return (
-      !wanted || `${this.question.id} ${this.question.text} ${this.question.gold ?? ""}`.toLowerCase().includes(wanted)
+      !text || `${this.question.id} ${this.question.text} ${this.question.gold ?? ""}`.toLowerCase().includes(text)
     );
   }
 
@@ -76,15 +76,15 @@ class QuestionView {
 
   update(state, now) {
     Object.assign(this, { state, now });
-    const plain = now.plain.byQuestion[this.i],
-      guided = now.guided.byQuestion[this.i];
-    this.saved = (plain.tokens - guided.tokens) / plain.traces;
+    const baseScore = now.baseScore.byQuestion[this.i],
+      cgrScore = now.cgrScore.byQuestion[this.i];
+    this.saved = (baseScore.tokens - cgrScore.tokens) / baseScore.traces;
     this.changed = this.traces.filter(
-      (trace) => now.baseline[trace.index].right !== now.decisions[trace.index].right,
+      (trace) => now.baselineDecisions[trace.index].right !== now.decisions[trace.index].right,
     ).length;
-    const share = plain.tokens ? (plain.tokens - guided.tokens) / plain.tokens : 0;
+    const share = baseScore.tokens ? (baseScore.tokens - cgrScore.tokens) / baseScore.tokens : 0;
     this.numbers.replaceChildren(
-      make("span", { class: "q-right" }, plain.graded ? `${plain.correct}→${guided.correct} of ${plain.graded} right` : ""),
+      make("span", { class: "q-right" }, baseScore.graded ? `${baseScore.correct}→${cgrScore.correct} of ${baseScore.graded} right` : ""),
       make("span", { class: "q-bar", "aria-hidden": "true" }, make("i", { style: `width:${(100 * share).toFixed(1)}%` })),
       make(
         "span",
@@ -100,8 +100,8 @@ class QuestionView {
     const longest = Math.max(...this.traces.map((trace) => Math.min(trace.tokens, this.state.budget)));
     for (const view of this.views) {
       const { index } = view.trace,
-        { decisions, baseline, given } = this.now;
-      view.update(this.state, decisions[index], baseline[index], given[index], longest);
+        { decisions, baselineDecisions, given } = this.now;
+      view.update(this.state, decisions[index], baselineDecisions[index], given[index], longest);
     }
   }
 
@@ -110,10 +110,10 @@ class QuestionView {
     this.views = this.traces.map((trace) => new TraceView(this.run, trace));
     this.body.append(
       text ? make("p", { class: "q-full" }, text) : "",
-      make("p", {}, gold === null ? "Its answer is not known." : ["The truth is ", make("b", {}, gold), "."]),
+      make("p", {}, gold === null ? "The correct answer is not known." : ["The correct answer is ", make("b", {}, gold), "."]),
       this.run.hasTexts
         ? ""
-        : make("p", { class: "quiet" }, "The thinking itself is left out of this page, since it would make it too large."),
+        : make("p", { class: "quiet" }, "The text of the thinking is left out, because it would make this page too large."),
       ...this.views.map((view) => view.element),
     );
   }

@@ -1,35 +1,36 @@
-// What the decisions come to, in the words of report.json: means are over seeds, savings are sums over traces.
+// Scores decisions, with the names of report.json: means are over seeds, savings are sums over traces.
 
 function score(run, { theta, budget, abstain }) {
-  const baseline = decideAll(run, Infinity, budget);
+  const baselineDecisions = decideAll(run, Infinity, budget);
   const decisions = decideAll(run, theta, budget);
   const given = decisions.map((decision) => !abstain || isSure(decision, theta));
-  const plain = tally(
+  const baseScore = tally(
     run,
-    baseline,
-    baseline.map(() => true),
+    baselineDecisions,
+    baselineDecisions.map(() => true),
   );
-  const guided = tally(run, decisions, given);
+  const cgrScore = tally(run, decisions, given);
   return {
-    baseline,
+    baselineDecisions,
     decisions,
     given,
-    plain,
-    guided,
+    baseScore,
+    cgrScore,
     fired: decisions.filter((decision) => decision.cause === "certainty").length,
-    accuracy: compare(run, plain, guided),
-    savings: save(run, baseline, decisions, budget),
+    accuracy: compare(run, baseScore, cgrScore),
+    savings: computeSavings(run, baselineDecisions, decisions, budget),
   };
 }
 
-// Correct, wrong, unanswered and tokens: by seed, by question, and over all. Traces without a truth count in tokens only.
+// Counts of correct, wrong and withheld answers and of tokens: by seed, by question, and in total. Traces without a known
+// answer count only in tokens.
 function tally(run, decisions, given) {
-  const empty = () => ({ correct: 0, wrong: 0, silent: 0, graded: 0, tokens: 0, traces: 0 });
+  const empty = () => ({ correct: 0, wrong: 0, withheld: 0, graded: 0, tokens: 0, traces: 0 });
   const bySeed = run.seeds.map(empty),
     byQuestion = run.questions.map(empty),
     all = empty();
   run.traces.forEach((trace, i) => {
-    const outcome = !given[i] ? "silent" : decisions[i].right ? "correct" : "wrong";
+    const outcome = !given[i] ? "withheld" : decisions[i].right ? "correct" : "wrong";
     for (const sums of [bySeed[trace.seed], byQuestion[trace.question], all]) {
       sums.tokens += decisions[i].used;
       sums.traces += 1;
@@ -47,32 +48,32 @@ function tally(run, decisions, given) {
     tokens_mean: all.tokens / all.traces,
     correct_mean: known ? all.correct / seeds : null,
     wrong_mean: known ? all.wrong / seeds : null,
-    silent_mean: known ? all.silent / seeds : null,
+    withheld_mean: known ? all.withheld / seeds : null,
     accuracy: known ? all.correct / all.graded : null,
     selective: all.correct + all.wrong > 0 ? all.correct / (all.correct + all.wrong) : null,
-    coverage: known ? 1 - all.silent / all.graded : null,
+    coverage: known ? 1 - all.withheld / all.graded : null,
     sd: deviation(bySeed.filter((seed) => seed.graded).map((seed) => seed.correct / seed.graded)),
   };
 }
 
-function compare(run, plain, guided) {
+function compare(run, baseScore, cgrScore) {
   if (!run.graded) return { correct_mean: null, accuracy: null, diff_mean: null, diff_points: null, diff_relative: null };
-  const diffs = run.seeds.map((_, seed) => guided.bySeed[seed].correct - plain.bySeed[seed].correct);
-  const diff = guided.all.correct - plain.all.correct;
+  const diffs = run.seeds.map((_, seed) => cgrScore.bySeed[seed].correct - baseScore.bySeed[seed].correct);
+  const diff = cgrScore.all.correct - baseScore.all.correct;
   return {
-    correct_mean: guided.correct_mean,
-    accuracy: guided.accuracy,
+    correct_mean: cgrScore.correct_mean,
+    accuracy: cgrScore.accuracy,
     diff_mean: diff / run.seeds.length,
     diff_points: (100 * diff) / run.graded,
-    diff_relative: plain.all.correct > 0 ? diff / plain.all.correct : null,
+    diff_relative: baseScore.all.correct > 0 ? diff / baseScore.all.correct : null,
     equal: diffs.filter((one) => one === 0).length,
     better: diffs.filter((one) => one > 0).length,
     worse: diffs.filter((one) => one < 0).length,
   };
 }
 
-function save(run, baseline, decisions, budget) {
-  const natural = total(baseline.map((decision) => decision.used));
+function computeSavings(run, baselineDecisions, decisions, budget) {
+  const natural = total(baselineDecisions.map((decision) => decision.used));
   const used = total(decisions.map((decision) => decision.used));
   const probeTokens = total(decisions.map((decision) => decision.probeTokens));
   const allowed = total(run.traces.map((trace) => Math.min(trace.budget, budget)));
@@ -90,8 +91,8 @@ function save(run, baseline, decisions, budget) {
   };
 }
 
-// Right and wrong at each step, abstaining: the first sure probe at or before it, else the sure final answer of thinking
-// that ended before it.
+// Right and wrong answers at each step with abstention: from the first sure probe at or before it, else from a sure final
+// answer if the thinking ended before it.
 function gradeSteps(run, theta, budget) {
   const steps = run.steps.filter((step) => step < budget);
   const correct = steps.map(() => 0),
@@ -107,9 +108,9 @@ function gradeSteps(run, theta, budget) {
   return { steps, correct, wrong, seeds: run.seeds.length };
 }
 
-function grade(curve, plain, penalty) {
+function grade(curve, baseScore, penalty) {
   const grades = curve.steps.map((_, k) => (curve.correct[k] - penalty * curve.wrong[k]) / curve.seeds);
-  const baseline = plain.correct_mean === null ? null : plain.correct_mean - penalty * plain.wrong_mean;
+  const baseline = baseScore.correct_mean === null ? null : baseScore.correct_mean - penalty * baseScore.wrong_mean;
   if (!grades.length || baseline === null)
     return { grades: [], answered: 0, baseline, final: null, diff: null, max: null, step: null };
   const final = grades[grades.length - 1],
@@ -119,10 +120,10 @@ function grade(curve, plain, penalty) {
   return { grades, answered, baseline, final, diff: final - baseline, max, step: curve.steps[earliest] };
 }
 
-// A paired bootstrap over questions of the difference in correct answers: the same draws at every threshold.
-function interval95(run, plain, guided, rounds = 2000) {
+// The interval of the difference in correct answers: a paired bootstrap over questions, with the same draws every time.
+function interval95(run, baseScore, cgrScore, rounds = 2000) {
   const diffs = run.questions
-    .map((_, question) => [plain.byQuestion[question], guided.byQuestion[question]])
+    .map((_, question) => [baseScore.byQuestion[question], cgrScore.byQuestion[question]])
     .filter(([before]) => before.graded > 0)
     .map(([before, after]) => (after.correct - before.correct) / run.seeds.length);
   if (diffs.length < 2) return null;
@@ -136,7 +137,7 @@ function interval95(run, plain, guided, rounds = 2000) {
   return [quantile(sums, 0.025), quantile(sums, 0.975)];
 }
 
-// mulberry32: small, and the same in every browser.
+// mulberry32: a small random generator that gives the same numbers in every browser.
 function generator(seed) {
   return () => {
     seed = (seed + 0x6d2b79f5) | 0;

@@ -1,4 +1,4 @@
-// Tables. A column says what it holds and how it is written; every number carries its raw value.
+// Tables. A column has a metric, a title and a format; every number has its raw value in `data-value`.
 
 const whole = (value) => plainNumber(value);
 const one = (value) => plainNumber(value, 1);
@@ -21,16 +21,16 @@ function table(caption, columns, rows) {
   return captioned(caption, head, body);
 }
 
-// The caption stands outside, so that it stays put when a wide table is scrolled.
+// The caption is outside of the table, so that it stays in place when a wide table is scrolled.
 function captioned(caption, head, body) {
   const words = make("p", { class: "caption" }, caption);
   const rows = make("table", {}, make("thead", {}, head), make("tbody", {}, body));
   return [words, make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": words.textContent }, rows)];
 }
 
-// Rows for the report's thresholds, and for the one that the controls point at.
+// Rows for the thresholds of the report and for the one that is set.
 function thresholdRows(run, state, thresholds, now, pick) {
-  const all = [...new Set([...thresholds, state.theta])].filter((theta) => theta > run.undecided).sort((a, b) => a - b);
+  const all = [...new Set([...thresholds, state.theta])].filter((theta) => theta > run.highestBound).sort((a, b) => a - b);
   return all.map((theta) => {
     const current = theta === state.theta;
     const made = current ? summary(run, state, now) : scoreAt(run, { ...state, theta });
@@ -48,7 +48,7 @@ function summary(run, settings, made) {
 
 function scoreAt(run, settings) {
   const key = `row ${run.number} ${settings.theta} ${settings.budget} ${settings.abstain}`;
-  return remembered(key, () => summary(run, settings, score(run, settings)));
+  return cached(key, () => summary(run, settings, score(run, settings)));
 }
 
 const THRESHOLD = { metric: "threshold", title: "θ", format: certaintyText };
@@ -57,7 +57,7 @@ function accuracyTable(run, state, thresholds, now) {
   const columns = [
     THRESHOLD,
     { metric: "correct_mean", title: "Acc.", format: two, help: "questions right, mean over seeds" },
-    { metric: "accuracy", title: "Rel. acc.", format: percent, help: "right answers of all" },
+    { metric: "accuracy", title: "Rel. acc.", format: percent, help: "share of right answers" },
     { metric: "diff_mean", title: "Diff.", format: (value) => points(value, 2), help: "questions, against the baseline" },
     {
       metric: "diff_points",
@@ -83,11 +83,11 @@ function accuracyTable(run, state, thresholds, now) {
     { metric: "ci_high", title: "to", format: (value) => points(value, 2) },
   ];
   const rows = thresholdRows(run, state, thresholds, now, (made) => made.accuracy);
-  const { correct_mean, accuracy, sd } = now.plain;
+  const { correct_mean, accuracy, sd } = now.baseScore;
   const spread =
     sd === null
       ? ""
-      : `; over seeds it spreads by ${plainNumber(100 * sd, 1)} points, CGR by ${plainNumber(100 * now.guided.sd, 1)}`;
+      : `; standard deviation over seeds ${plainNumber(100 * sd, 1)} points, with CGR ${plainNumber(100 * now.cgrScore.sd, 1)}`;
   return table(
     [
       "Baseline: ",
@@ -108,13 +108,13 @@ function savingsTable(run, state, thresholds, now) {
     { metric: "total", title: "Saved", format: whole, help: "thinking tokens, all traces, against their natural length" },
     { metric: "share", title: "Share", format: percent, help: "of the baseline's thinking tokens" },
     { metric: "per_seed", title: "Per seed", format: whole },
-    { metric: "per_question", title: "Per question", format: one, help: "and seed" },
+    { metric: "per_question", title: "Per question", format: one, help: "mean over questions and seeds" },
     { metric: "probe_tokens", title: "Probes", format: whole, help: "tokens decoded by probes" },
-    { metric: "net_total", title: "Net", format: whole, help: "saved less the probes' tokens" },
+    { metric: "net_total", title: "Net", format: whole, help: "saved minus the probe tokens" },
     { metric: "net_share", title: "Net share", format: percent },
-    { metric: "against_budget_total", title: "Against budget", format: whole, help: "tokens of the full budget not used" },
+    { metric: "against_budget_total", title: "Against budget", format: whole, help: "unused tokens of the full budget" },
   ];
-  const caption = "Thinking tokens saved against each trace's natural length, gross and net of what the probes decoded.";
+  const caption = "Thinking tokens saved against each trace's natural length, gross and net of probe tokens.";
   return table(
     caption,
     columns,
@@ -129,9 +129,9 @@ function gradeTable(run, state, penalties, now, curve) {
       metric: "final",
       title: "Final",
       format: two,
-      help: "Grade at the last step below the budget, abstaining when unsure",
+      help: "Grade at the last step below the budget, with abstention",
     },
-    { metric: "baseline", title: "Baseline", format: two, help: "answers everything at the budget" },
+    { metric: "baseline", title: "Baseline", format: two, help: "answers every question at the budget" },
     { metric: "diff", title: "Diff.", format: (value) => points(value, 2) },
     { metric: "max", title: "Max", format: two },
     { metric: "step", title: "Step", format: whole, help: "the earliest budget with the best Grade" },
@@ -143,38 +143,38 @@ function gradeTable(run, state, penalties, now, curve) {
       "data-penalty": penalty,
       class: penalty === state.penalty ? "current" : null,
     },
-    values: { penalty, ...grade(curve, now.plain, penalty) },
+    values: { penalty, ...grade(curve, now.baseScore, penalty) },
   }));
   const caption =
-    `Grade at θ = ${certaintyText(state.theta)}: right answers less the penalty for each wrong one, ` +
-    "saying nothing when unsure.";
+    `Grade at θ = ${certaintyText(state.theta)}: right answers minus the penalty for each wrong one, ` +
+    "without answers below θ.";
   return table(caption, columns, rows);
 }
 
 function sweepTable(run, state) {
   const columns = [
     { metric: "budget", title: "Budget", format: whole },
-    { metric: "plain_accuracy", title: "Baseline", format: percent, help: "thinking simply cut there" },
+    { metric: "plain_accuracy", title: "Baseline", format: percent, help: "thinking cut at this budget" },
     { metric: "plain_tokens", title: "tokens", format: one, help: "thinking tokens per question" },
     { metric: "accuracy", title: "CGR", format: percent },
     { metric: "tokens", title: "tokens", format: one },
     { metric: "share", title: "Saved", format: percent },
   ];
   const rows = run.budgets.map((budget) => {
-    const { plain, guided, savings } = score(run, { ...state, budget });
+    const { baseScore, cgrScore, savings } = score(run, { ...state, budget });
     return {
       attributes: { "data-budget": budget, class: budget === state.budget ? "current" : null },
       values: {
         budget,
-        plain_accuracy: plain.accuracy,
-        plain_tokens: plain.tokens_mean,
-        accuracy: guided.accuracy,
-        tokens: guided.tokens_mean,
+        plain_accuracy: baseScore.accuracy,
+        plain_tokens: baseScore.tokens_mean,
+        accuracy: cgrScore.accuracy,
+        tokens: cgrScore.tokens_mean,
         share: savings.share,
       },
     };
   });
-  return table(`Reruns with every budget, at θ = ${certaintyText(state.theta)}.`, columns, rows);
+  return table(`Reruns at every budget, at θ = ${certaintyText(state.theta)}.`, columns, rows);
 }
 
 function runsTable(runs, state) {
@@ -196,7 +196,7 @@ function runsTable(runs, state) {
     .filter((run) => run.traces.length)
     .map((run) => {
       const made = score(run, { theta: state.theta, budget: run.budget, abstain: state.abstain });
-      const values = { ...made.accuracy, ...made.savings, baseline: made.plain.accuracy, tokens: made.guided.tokens_mean };
+      const values = { ...made.accuracy, ...made.savings, baseline: made.baseScore.accuracy, tokens: made.cgrScore.tokens_mean };
       const cells = columns.map(({ metric, format }) => number(metric, values[metric], format(values[metric]), "td"));
       return make(
         "tr",
@@ -205,36 +205,36 @@ function runsTable(runs, state) {
         cells,
       );
     });
-  const caption = `Every run at θ = ${certaintyText(state.theta)}, each with its whole budget.`;
+  const caption = `Every run at θ = ${certaintyText(state.theta)}, each with its full budget.`;
   return captioned(caption, head, body);
 }
 
-// Beside the main curve: what the controls come to.
+// The table beside the main figure: baseline and rule at the current settings.
 function nowTable(run, state, now) {
-  const { plain, guided, accuracy, savings } = now;
+  const { baseScore, cgrScore, accuracy, savings } = now;
   const rows = [
-    ["Thinking tokens per question", "tokens_mean", plain.tokens_mean, guided.tokens_mean, one, change(savings.share)],
+    ["Thinking tokens per question", "tokens_mean", baseScore.tokens_mean, cgrScore.tokens_mean, one, change(savings.share)],
   ];
   if (run.graded) {
     rows.unshift([
       "Accuracy",
       "accuracy",
-      plain.accuracy,
-      guided.accuracy,
+      baseScore.accuracy,
+      cgrScore.accuracy,
       percent,
       `${points(accuracy.diff_points)} points`,
     ]);
     rows.splice(1, 0, [
       "Questions right, per seed",
       "correct_mean",
-      plain.correct_mean,
-      guided.correct_mean,
+      baseScore.correct_mean,
+      cgrScore.correct_mean,
       two,
       points(accuracy.diff_mean, 2),
     ]);
-    if (plain.sd !== null)
-      rows.push(["Spread over seeds, points", "sd", plain.sd, guided.sd, (value) => plainNumber(100 * value, 1), ""]);
-    if (state.abstain) rows.push(...silenceRows(plain, guided));
+    if (baseScore.sd !== null)
+      rows.push(["SD over seeds, points", "sd", baseScore.sd, cgrScore.sd, (value) => plainNumber(100 * value, 1), ""]);
+    if (state.abstain) rows.push(...abstentionRows(baseScore, cgrScore));
   }
   const head = make(
     "tr",
@@ -258,10 +258,10 @@ function change(share) {
   return share > 0 ? `${MINUS}${percent(share)}` : "none";
 }
 
-function silenceRows(plain, guided) {
+function abstentionRows(baseScore, cgrScore) {
   return [
-    ["Answered", "coverage", plain.coverage, guided.coverage, percent, ""],
-    ["Right among the answered", "selective", plain.selective, guided.selective, percent, ""],
+    ["Answered", "coverage", baseScore.coverage, cgrScore.coverage, percent, ""],
+    ["Right among the answers given", "selective", baseScore.selective, cgrScore.selective, percent, ""],
   ];
 }
 
@@ -271,7 +271,7 @@ function facts(run, now) {
     ["Stopped early", `${plainNumber(now.fired)} of ${plural(run.traces.length, "trace")}`],
     [
       "Saved",
-      `${tokens(savings.total)} tokens; net of probes ${tokens(savings.net_total)} (${percent(savings.net_share)})`,
+      `${tokens(savings.total)} tokens; net ${tokens(savings.net_total)} (${percent(savings.net_share)})`,
     ],
   ];
   if (run.graded && run.seeds.length > 1) {

@@ -1,4 +1,4 @@
-// One trace opened: a strip with its certainty, its answers and the stop, and the thinking with the probes in it.
+// One trace: a strip with its certainty, its answers and the stop, and the text of the thinking with its probes.
 
 class TraceView {
   constructor(run, trace) {
@@ -70,18 +70,18 @@ function traceLine(run, trace, decision, baseline, given) {
   const stop =
     decision.cause === "certainty"
       ? `stopped at ${tokens(decision.used)} of ${tokens(baseline.used)} tokens, ${certaintyText(decision.certainty)} sure`
-      : `not sure before ${ending(trace, decision)} at ${tokens(decision.used)} tokens`;
+      : `not sure until ${ending(trace, decision)} at ${tokens(decision.used)} tokens`;
   return [
     make("span", { class: "seed" }, `seed ${run.seeds[trace.seed]}`),
     " ",
     given ? answerTag(trace, decision) : make("b", { class: "answer" }, "no answer given"),
     ` ${stop}`,
     saved > 0 ? make("span", { class: "saved" }, `, ${tokens(saved)} saved`) : "",
-    decision.cause === "certainty" ? ["; thought to the end: ", answerTag(trace, baseline)] : "",
+    decision.cause === "certainty" ? ["; with full thinking: ", answerTag(trace, baseline)] : "",
   ].flat();
 }
 
-// The curve of certainty above, the answers below as bars that last until the answer changes.
+// Certainty above; below, each answer as a bar until the next answer.
 function drawStrip(host, run, trace, state, decision, longest) {
   const { at, certainty, flags, answer } = run.probes,
     end = Math.min(trace.tokens, state.budget);
@@ -142,45 +142,45 @@ function stripLabel(run, trace, decision) {
   return `Seed ${run.seeds[trace.seed]}: ${probes}, ${stop}, answer ${decision.answer || "none"}.`;
 }
 
-// Where a token lies in the text is not recorded, so a probe's place is by proportion: about there.
+// The position of a token in the text is not recorded, so that of a probe is estimated from the number of tokens.
 function markedText(run, trace, state, decision) {
   const [text, written] = textsOf(run)[trace.index],
     { at, certainty, answer, flags } = run.probes;
   const parts = [
-    make("p", { class: "quiet" }, "Places are by proportion of tokens, so a mark stands about where the probe was made."),
+    make("p", { class: "quiet" }, "The positions of probes in the text are estimated from token counts."),
   ];
   const body = make("div", { class: "text" });
   let from = 0,
     target = body;
-  const upTo = (position) => {
+  const appendUpTo = (position) => {
     const to = wordEnd(text, Math.round((text.length * Math.min(position, trace.tokens)) / Math.max(trace.tokens, 1)));
     if (to > from) target.append(text.slice(from, to));
     from = Math.max(from, to);
   };
   for (let i = trace.from; i < trace.to && at[i] <= state.budget; i++) {
-    upTo(at[i]);
-    const said = (run.answers[answer[i]] || "nothing") + (flags[i] & CLOSED ? "" : "…");
-    const note = `${tokens(at[i])} · ${said} · ${certaintyText(certainty[i])}`;
+    appendUpTo(at[i]);
+    const given = (run.answers[answer[i]] || "nothing") + (flags[i] & CLOSED ? "" : "…");
+    const note = `${tokens(at[i])} · ${given} · ${certaintyText(certainty[i])}`;
     target.append(
-      make("span", { class: `probe ${dotName(trace, flags[i])}`, title: "the answer if asked about here" }, note),
+      make("span", { class: `probe ${dotName(trace, flags[i])}`, title: "the answer of the probe made about here" }, note),
     );
     if (decision.cause === "certainty" && at[i] === decision.used) {
-      target.append(make("span", { class: "stop-here" }, "CGR stopped about here; the rest was saved"));
+      target.append(make("span", { class: "stop-here" }, "CGR stopped about here; the rest is saved"));
       target = body.appendChild(make("span", { class: "unread" }));
     }
   }
-  upTo(trace.tokens);
+  appendUpTo(trace.tokens);
   if (from < text.length) target.append(text.slice(from));
   parts.push(body);
   if (written)
     parts.push(
-      make("p", { class: "quiet" }, "What the model wrote by itself after its thinking (shown, not scored):"),
+      make("p", { class: "quiet" }, "What the model wrote after its thinking (shown, not scored):"),
       make("div", { class: "text" }, written),
     );
   return parts;
 }
 
-// The next white space, if it is near: a mark inside a word is hard to read, and never inside a character.
+// The next white space if it is near, so that a probe does not split a word; never inside a surrogate pair.
 function wordEnd(text, place) {
   const near = text.slice(place, place + 20).search(/\s/);
   if (near >= 0) return place + near;

@@ -1,4 +1,4 @@
-// Numbers and states as words. What cannot be computed is said, never shown as a number.
+// Formats numbers and writes sentences. A number that cannot be computed is explained in words.
 
 const MINUS = "\u2212",
   DASH = "\u2013";
@@ -30,7 +30,7 @@ function points(value, digits = 1) {
   return signed(plainNumber(value, digits), Number((value ?? 0).toFixed(digits)));
 }
 
-// A threshold or a certainty, as long as it needs to be told from 1.
+// A threshold or a certainty, with enough digits to distinguish it from 1.
 function certaintyText(value) {
   if (value === null || !Number.isFinite(value)) return DASH;
   const rounded = Number(value.toFixed(value > 0.99 ? 5 : 3));
@@ -41,7 +41,7 @@ function plural(count, one, many = `${one}s`) {
   return `${plainNumber(count)} ${count === 1 ? one : many}`;
 }
 
-// Token counts on an axis, all in the same unit.
+// A formatter for token counts on an axis, all in the same unit.
 function shortTokens(most) {
   const [unit, name] = most >= 1e7 ? [1e6, "M"] : most >= 1e4 ? [1e3, "k"] : [1, ""];
   return (value) => {
@@ -50,12 +50,12 @@ function shortTokens(most) {
   };
 }
 
-// The first sentence of the page, as pieces: strings, and numbers that tests and screen readers can find.
+// The first sentence of the page, as strings and numbers with a metric name.
 function headline(run, state, now, ci) {
   const threshold = certaintyText(state.theta);
   if (!now.fired) {
     return [
-      `At a certainty of ${threshold} nothing stopped early: no probe of this run was that sure`,
+      `At a threshold of ${threshold} no trace stopped early: no probe of this run reached it`,
       ...unchanged(run, now),
     ];
   }
@@ -67,22 +67,23 @@ function headline(run, state, now, ci) {
 }
 
 function unchanged(run, now) {
-  if (!run.graded) return [". No question has a known answer, so nothing is said about accuracy."];
-  return [". The baseline is right in ", strong("headline.accuracy", now.plain.accuracy, percent(now.plain.accuracy)), "."];
+  if (!run.graded) return [". No question has a known answer, so accuracy is not reported."];
+  const { accuracy } = now.baseScore;
+  return [". The accuracy of the baseline is ", strong("headline.accuracy", accuracy, percent(accuracy)), "."];
 }
 
 function accuracyClause(run, state, now, ci) {
-  if (!run.graded) return [". No question has a known answer, so nothing is said about accuracy."];
-  if (now.plain.accuracy === 1 && now.accuracy.accuracy === 1)
-    return [", and every answer is right with it and without it."];
+  if (!run.graded) return [". No question has a known answer, so accuracy is not reported."];
+  if (now.baseScore.accuracy === 1 && now.accuracy.accuracy === 1)
+    return [", and every answer is right with the rule and without it."];
   const { diff_points: diff } = now.accuracy;
   const change = strong("headline.diff_points", diff, `${points(diff)} points`);
-  const clause = diff === 0 ? [" and leaves accuracy where it was"] : [" and changes accuracy by ", change];
+  const clause = diff === 0 ? [" and does not change accuracy"] : [" and changes accuracy by ", change];
   return [...clause, intervalClause(run, ci)];
 }
 
 function intervalClause(run, ci) {
-  if (!ci) return "; from a single question no interval can be told.";
+  if (!ci) return "; an interval needs at least two questions.";
   const [low, high] = ci.map((end) => points((100 * end * run.seeds.length) / run.graded));
   return ` (95\u00a0% interval ${low} to ${high}).`;
 }

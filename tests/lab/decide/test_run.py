@@ -14,17 +14,19 @@ import numpy as np
 import pytest
 
 from cgr.drive.driver import Driver
-from cgr.engines.base import Sampling
+from cgr.engines.base import Conversation, Prompt, Sampling, messages_of
 from cgr.engines.scripted import ScriptedEngine
 from cgr.errors import NotRecorded, UnknownName
-from cgr.lab.decide import replay as decisions
-from cgr.lab.decide.any_rule import Recordings, calibrated_threshold, decide_rule, traces_for, warm_floor
-from cgr.lab.decide.replay import Decided, replay, replayed
+from cgr.lab.decide.arrays import Decisions
+from cgr.lab.decide.replay import reads_whole, replay, replayed
+from cgr.lab.decide.risk_control import calibrated_threshold, warm_floor
+from cgr.lab.decide.run import Run
 from cgr.lab.record.generate import agenerate
 from cgr.lab.record.probe import aprobe
 from cgr.lab.store import Store
 from cgr.lab.store.config import ProbeRequest
 from cgr.lab.store.needed_probes import requests_for, requests_of
+from cgr.lab.store.recorded import RecordedTrace
 from cgr.probing import ProbeSpec
 from cgr.reason import Abstention
 from cgr.records import Decision, Question
@@ -44,6 +46,7 @@ from cgr.rules import (
     Rule,
     known_rules,
 )
+from cgr.rules.deepconf import lowest_groups
 from tests.lab.decide.test_replay import FIELDS
 from tests.lab.record.test_generate import plan
 from tests.support import run as told
@@ -76,13 +79,14 @@ class Story(ScriptedEngine):
         super().__init__((), self._answer, entropies=self._entropy, tops=self._top)
         self.question = ""
 
-    async def prompt(self, question: str) -> tuple[int, ...]:
-        return (self.id_of(f"?{question.split(maxsplit=1)[0]}"),)
+    async def prompt(self, conversation: Conversation) -> tuple[int, ...]:
+        text = messages_of(conversation)[-1].content
+        return (self.id_of(f"?{text.split(maxsplit=1)[0]}"),)
 
-    async def open(self, question: str | Sequence[int], sampling: Sampling, **more: Any) -> Any:
-        ids = await self.prompt(question) if isinstance(question, str) else question
-        told = Told(self, list(self._words)[ids[0]])
-        return await told.open(question, sampling)
+    async def open(self, prompt: Prompt, sampling: Sampling, **more: Any) -> Any:
+        ids = prompt if not isinstance(prompt, str) and isinstance(prompt[0], int) else await self.prompt(prompt)  # type: ignore[arg-type]
+        story = Told(self, list(self._words)[ids[0]])  # type: ignore[index]
+        return await story.open(prompt, sampling)
 
     def _answer(self, at: int, suffix: str) -> Sequence[tuple[str, float]]:
         raise NotImplementedError
@@ -103,8 +107,8 @@ class Told(Story):
         chance = random.Random(question)
         self.thinking = (*chance.choices(WORDS, k=chance.randint(5, 2 * BUDGET)), "</think>")
 
-    async def open(self, question: str | Sequence[int], sampling: Sampling, **more: Any) -> Any:
-        return await ScriptedEngine.open(self, question, sampling)
+    async def open(self, prompt: Prompt, sampling: Sampling, **more: Any) -> Any:
+        return await ScriptedEngine.open(self, prompt, sampling)
 
     def _chance(self, *what: object) -> random.Random:
         return random.Random(repr((self.question, *what)))
@@ -154,15 +158,20 @@ async def live(rule: Rule, question: Question, **options: Any) -> Decision:
     return (await driver.run(rule.within(BUDGET), BUDGET, Abstention())).decision
 
 
-def assert_same(one: Decided, other: Decided) -> None:
+def read_by(recordings: Run, rule: Rule) -> Sequence[RecordedTrace]:
+    """The traces with the probes that this rule reads."""
+    return recordings.rule_traces(*recordings.sets_for(rule)[:1], whole=reads_whole(rule))
+
+
+def assert_same(one: Decisions, other: Decisions) -> None:
     for name in (*FIELDS, "gave_up"):
         assert getattr(one, name).tolist() == pytest.approx(getattr(other, name).tolist()), name
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)
 def test_live_is_replayed_and_replayed_is_over_arrays(rule: Rule, run: Path) -> None:
-    recordings = Recordings.of(run)
-    decided = decide_rule(recordings, rule)
+    recordings = Run.open(run)
+    decided = recordings.decide(rule)
     made = [asyncio.run(live(rule, question)) for question in asked()]
     assert decided.at.tolist() == [one.thinking_tokens for one in made]
     assert decided.sure.tolist() == [one.stop_cause == "certainty" for one in made]
@@ -173,17 +182,25 @@ def test_live_is_replayed_and_replayed_is_over_arrays(rule: Rule, run: Path) -> 
     paid = [one.probe_tokens + (one.answer_tokens if sure else 0) for one, sure in zip(made, stopped, strict=True)]
     assert decided.probe_tokens.tolist() == paid
     names = recordings.sets_for(rule)
-    answers = recordings.traces_of(names[1]) if len(names) > 1 else None
-    assert_same(decided, replayed(rule.within(BUDGET), traces_for(recordings, rule), ProbeSpec(), answers))
+    answers = recordings.rule_traces(names[1]) if len(names) > 1 else None
+    assert_same(
+        decided,
+        replayed(
+            rule.within(BUDGET),
+            read_by(recordings, rule),
+            ProbeSpec(),
+            answers,
+        ),
+    )
 
 
 def test_the_stories_are_worth_it(run: Path) -> None:
     """Each kind of rule stops somewhere and somewhere not; two give up."""
-    recordings = Recordings.of(run)
+    recordings = Run.open(run)
     for name, rules in itertools.groupby(RULES, key=lambda rule: rule.name):
         if name in ("fixed-budget", "no-thinking"):
             continue
-        outcomes = [decide_rule(recordings, rule) for rule in rules]
+        outcomes = [recordings.decide(rule) for rule in rules]
         ended = np.concatenate([one.sure | one.gave_up for one in outcomes])
         assert ended.any(), name
         assert not ended.all(), name
@@ -230,42 +247,42 @@ def bare(tmp_path: Path) -> Path:
         (Cgr(interval=6), "every 6 tokens", "--for cgr"),
         (NoThinking(), "before any thinking with the thinking closed", "--for no-thinking"),
         (DeepConf(), "log-probabilities of the thinking", "--logprobs"),
-        (known_rules()["budget-forcing"](), "forces the thinking on", "--rule budget-forcing"),
+        (known_rules()["budget-forcing"](), "forces the model to keep thinking", "--rule budget-forcing"),
     ],
     ids=lambda value: value.name if isinstance(value, Rule) else "",
 )
 def test_what_is_missing_is_said_by_name(bare: Path, rule: Rule, message: str, hint: str) -> None:
     with pytest.raises(NotRecorded, match=message) as caught:
-        decide_rule(Recordings.of(bare), rule)
+        Run.open(bare).decide(rule)
     assert hint in caught.value.hint
 
 
 def test_rules_without_a_way_of_their_own_need_no_more_than_the_default(bare: Path) -> None:
-    recordings = Recordings.of(bare)
+    recordings = Run.open(bare)
     for rule in (Cgr(interval=INTERVAL), PumaVerify(interval=2 * INTERVAL), AnswerConsistency(interval=INTERVAL)):
         assert recordings.sets_for(rule) == ("default",)
-        assert len(decide_rule(recordings, rule).at) == len(recordings.columns)
+        assert len(recordings.decide(rule).at) == len(recordings.rule_columns())
 
 
 def test_the_floor_of_deepconf_comes_from_the_first_trace_of_each_question(run: Path) -> None:
-    recordings = Recordings.of(run)
-    groups = recordings.groups(5)
+    recordings = Run.open(run)
+    lowest = np.array([lowest_groups(trace.tops, 5)[-1] for trace in recordings.rule_traces(whole=True)])
     floors = [warm_floor(recordings, DeepConf(window=5, percentile=share)) for share in (0, 50, 100)]
-    assert floors == [groups.lowest.min(), np.median(groups.lowest), groups.lowest.max()]
-    assert not decide_rule(recordings, DeepConf(window=5, percentile=0)).gave_up.any()
-    half = decide_rule(recordings, DeepConf(window=5, percentile=50))
-    assert half.gave_up.tolist() == (groups.lowest < floors[1]).tolist()
+    assert floors == [lowest.min(), np.median(lowest), lowest.max()]
+    assert not recordings.decide(DeepConf(window=5, percentile=0)).gave_up.any()
+    half = recordings.decide(DeepConf(window=5, percentile=50))
+    assert half.gave_up.tolist() == (lowest < floors[1]).tolist()
     assert half.gave_up.any()
-    assert decisions.over_arrays(DeepConf())
+    assert DeepConf().has_array_form
 
 
 def test_a_threshold_that_costs_too_much_is_not_chosen(run: Path) -> None:
-    recordings = Recordings.of(run)
+    recordings = Run.open(run)
     rule = Conformal(interval=INTERVAL, floor=0.0)
     strict, lax = (calibrated_threshold(recordings, rule, epsilon) for epsilon in (0.0, 1.0))
     assert (strict, lax) == (rule.grid[-1], rule.grid[0])
     some = calibrated_threshold(recordings, rule, 0.3, ["q0", "q1", "q2"])
-    lost = recordings.columns.final_right & ~decide_rule(recordings, replace(rule, threshold=some)).right
+    lost = recordings.rule_columns().final_right & ~recordings.decide(replace(rule, threshold=some)).right
     assert some == rule.grid[-1] or (lost[:3].sum() + 1) / 4 <= 0.3
 
 
@@ -280,7 +297,7 @@ def unfinished(bare: Path) -> Path:
 
 def test_a_set_that_was_not_finished_is_named(unfinished: Path) -> None:
     with pytest.raises(NotRecorded, match="'wait' lacks 1 trace"):
-        decide_rule(Recordings.of(unfinished), Deer())
+        Run.open(unfinished).decide(Deer())
 
 
 FORCED = "a b c </think> d e f g </think> h i </think> j k l m n o p q r s t u v w x y z"
@@ -297,21 +314,21 @@ def test_a_forced_run_serves_both_ways_of_forcing(tmp_path: Path, probed: str, b
     asyncio.run(agenerate(tmp_path, wanted, engine()))
     if probed == "after":
         asyncio.run(aprobe(tmp_path, ProbeRequest(), engine()))
-    recordings = Recordings.of(tmp_path)
-    (trace,) = recordings.traces_of(None)
+    recordings = Run.open(tmp_path)
+    (trace,) = recordings.rule_traces()
     assert [at for at, _ in trace.forced][:2] == [at for at in (3, 9) if at < budget]
     for rule in (BudgetForcing(), *(CgrForced(interval=interval, threshold=level) for level in (0.5, 0.6, 0.7, 0.8, 0.99))):
         made = asyncio.run(told(engine(), rule, budget, full=True)).decision
-        decided = decide_rule(recordings, rule)
+        decided = recordings.decide(rule)
         assert (decided.at[0], decided.sure[0]) == (made.thinking_tokens, made.stop_cause == "certainty")
         assert (decided.probe_tokens[0], decided.certainty[0]) == (made.probe_tokens, pytest.approx(made.certainty))
-        assert replay(rule, traces_for(recordings, rule)[0]).forced == made.forced
-    with pytest.raises(NotRecorded, match="it was forced on"):
-        decide_rule(recordings, Cgr(interval=interval))
+        assert replay(rule, read_by(recordings, rule)[0]).forced == made.forced
+    with pytest.raises(NotRecorded, match="were forced to go on"):
+        recordings.decide(Cgr(interval=interval))
 
 
 @pytest.mark.parametrize("probe", [False, True])
 def test_fewer_forcings_are_not_what_was_recorded(tmp_path: Path, probe: bool) -> None:
     asyncio.run(agenerate(tmp_path, plan(asked()[:1], budget=20, rule="budget-forcing", probe=probe), scripted(FORCED)))
     with pytest.raises(NotRecorded, match="an end after 9 tokens, where it was forced on"):
-        decide_rule(Recordings.of(tmp_path), BudgetForcing(at_most=1))
+        Run.open(tmp_path).decide(BudgetForcing(at_most=1))

@@ -1,0 +1,221 @@
+"""A recorded run in memory: its traces, its probe sets, its columns, and what each rule decides on it.
+
+Rules differ in when they stop. The answer at the end of thinking is always the run's own, whatever probe set a rule reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from cgr.errors import NotRecorded
+from cgr.lab.decide.arrays import Decisions, ProbeArrays
+from cgr.lab.decide.columns import Columns
+from cgr.lab.decide.replay import decide_probes
+from cgr.lab.store import DEFAULT, Key, Store
+from cgr.lab.store.config import NATURAL, Asking, ProbeRequest, ProbeSet, RunConfig, same_model
+from cgr.lab.store.needed_probes import requests_of, satisfies
+from cgr.lab.store.recorded import RecordedTrace, RunInfo
+from cgr.lab.types import Bools
+from cgr.probing import ProbeSpec, ProbeStyle
+from cgr.rules import Rule
+
+ReadTraces = Callable[[str | None, bool], Sequence[RecordedTrace]]
+
+
+@dataclass(eq=False)
+class Run:
+    """A run in memory. Open one with `Run.open(folder)`, or make one from traces with `Run.of(traces, info)`.
+
+    `main`: the probe set that is read unless a rule needs another; None if the run has no probes. `keys`: the question and
+    the seed of each trace in it. `questions`: all questions of the run, in any probe set. `chosen`: the caller named the
+    main set, so rules without a probe style of their own read it. `read`: reads the traces with the probes of a set (None:
+    without probes), with or without token ids. Traces and columns are read once and kept.
+    """
+
+    info: RunInfo
+    config: RunConfig
+    sets: Mapping[str, ProbeSet]
+    main: str | None
+    keys: frozenset[Key]
+    questions: tuple[str, ...]
+    folder: Path
+    read: ReadTraces = field(repr=False)
+    chosen: bool = False
+    _traces: dict[tuple[str | None, bool, bool], tuple[RecordedTrace, ...]] = field(default_factory=dict, repr=False)
+    _columns: dict[tuple[str | None, bool], Columns] = field(default_factory=dict, repr=False)
+    _arrays: dict[tuple[str | None, str | None], ProbeArrays] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def open(cls, folder: Path, probe_set: str | None = None) -> Run:
+        """The run in a folder. `probe_set`: the main set; by default, see `default_probe_set`."""
+        with Store.open(folder) as store:
+            sets = store.probe_sets()
+            main = probe_set or default_probe_set(sets)
+            made, info = store.made(), store.info(main or DEFAULT)
+            keys = frozenset(made) if main is None else store.probed(main)
+            names = tuple(dict.fromkeys(question for question, _ in made))
+            read, chosen = partial(_read, folder), probe_set is not None
+            return cls(info, store.config, sets, main, keys, names, folder, read, chosen)
+
+    @classmethod
+    def of(cls, traces: Sequence[RecordedTrace], info: RunInfo, aggregate: str = ProbeSpec().aggregate) -> Run:
+        """A run of these traces, which are not in a store. Their probes are its only probe set."""
+        asking = Asking(aggregate=aggregate)
+        config = RunConfig(budget=info.budget, interval=info.interval, asking=asking)
+        sets = {DEFAULT: ProbeSet("anywhere", info.interval, asking)}
+        keys = frozenset(map(key_of, traces))
+        names = tuple(dict.fromkeys(trace.question_id for trace in traces))
+        return cls(info, config, sets, DEFAULT, keys, names, Path(info.name), lambda name, whole: traces, chosen=True)
+
+    def only(self, questions: Bools) -> Run:
+        """The same run with some of its questions. `questions`: a flag for each of `columns().questions`."""
+        names = {name for name, wanted in zip(self.columns().questions, questions, strict=True) if wanted}
+
+        def read(probe_set: str | None, whole: bool) -> Sequence[RecordedTrace]:
+            return [trace for trace in self._recorded(probe_set, whole) if trace.question_id in names]
+
+        keys = frozenset(key for key in self.keys if key[0] in names)
+        return replace(self, keys=keys, read=read, _traces={}, _columns={}, _arrays={})
+
+    def traces(self, probe_set: str | None = None, *, whole: bool = False) -> tuple[RecordedTrace, ...]:
+        """The traces with the probes of this set (by default the main one). `whole`: with token ids and probe tokens."""
+        return self._recorded(probe_set or self.main, whole)
+
+    def columns(self, probe_set: str | None = None) -> Columns:
+        """The same traces as arrays."""
+        return self._as_columns(probe_set or self.main, own_final=False)
+
+    def spec(self, probe_set: str | None = None) -> ProbeSpec:
+        """How the certainty of this set's probes is computed from their probabilities."""
+        name = probe_set or self.main
+        asking = self.sets[name].asking if name else self.config.asking
+        return ProbeSpec(aggregate=asking.aggregate)
+
+    def sets_for(self, rule: Rule) -> tuple[str, ...]:
+        """The names of the probe sets that this rule reads; `NotRecorded` says what is missing."""
+        if self.main is not None and (self.chosen or self.main != DEFAULT) and _has_no_style(rule):
+            return (self.main,)
+        return tuple(self._set_for(rule, request) for request in requests_of(rule))
+
+    def rule_traces(self, probe_set: str | None = None, *, whole: bool = False) -> tuple[RecordedTrace, ...]:
+        """The traces of the main set as rules read them: with the probes of this set and the final answer of the run."""
+        return self._recorded(probe_set or self.main, whole, own_final=True)
+
+    def rule_columns(self, probe_set: str | None = None) -> Columns:
+        """The same traces as arrays."""
+        return self._as_columns(probe_set or self.main, own_final=True)
+
+    def arrays(self, probe_set: str | None = None, answers: str | None = None) -> ProbeArrays:
+        """The same traces as rules with an array form read them. `answers`: the set with the thinking closed, for rules
+        whose own probes hold no answer; it must have the same positions."""
+        key = (probe_set or self.main, answers)
+        if key not in self._arrays:
+            columns, closed = self.rule_columns(probe_set), self.rule_columns(answers) if answers else None
+            aligned = closed is not None and np.array_equal(columns.at, closed.at) and not closed.bound.any()
+            read = partial(self._recorded, key[0], own_final=True)
+            self._arrays[key] = ProbeArrays(columns, self.spec(probe_set), read, closed if aligned else None)
+        return self._arrays[key]
+
+    def decide(self, rule: Rule) -> Decisions:
+        """What this rule decides on every trace, with the probe sets that it needs; `NotRecorded` says what is missing."""
+        _check_forcing(self, rule)
+        if "thinking_logprobs" in rule.needs:
+            _ = self.arrays().tops
+        rule = rule.within(self.info.budget)
+        own, answers = (*self.sets_for(rule), None, None)[:2]
+        return decide_probes(rule, self.arrays(own, answers), self.rule_traces(answers) if answers else None)
+
+    def _recorded(self, name: str | None, whole: bool, *, own_final: bool = False) -> tuple[RecordedTrace, ...]:
+        key = (name, whole, own_final)
+        if key not in self._traces:
+            found = self._with_own_final(name, self._recorded(name, whole)) if own_final else self.read(name, whole)
+            self._traces[key] = tuple(found)
+        return self._traces[key]
+
+    def _with_own_final(self, name: str | None, traces: tuple[RecordedTrace, ...]) -> tuple[RecordedTrace, ...]:
+        if missing := len(self.keys - set(map(key_of, traces))):
+            raise _unfinished(self.folder, name, missing)
+        own = {key_of(trace): trace.final for trace in self._recorded(None, False)}
+        if all(trace.final == own[key_of(trace)] for trace in traces) and len(traces) == len(self.keys):
+            return traces
+        return tuple(replace(trace, final=own[key_of(trace)]) for trace in traces if key_of(trace) in self.keys)
+
+    def _as_columns(self, name: str | None, *, own_final: bool) -> Columns:
+        traces = self._recorded(name, False, own_final=own_final)
+        if own_final and traces is self._recorded(name, False):
+            return self._as_columns(name, own_final=False)
+        if (name, own_final) not in self._columns:
+            self._columns[name, own_final] = Columns.of(traces, self.info)
+        return self._columns[name, own_final]
+
+    def _set_for(self, rule: Rule, request: ProbeRequest) -> str:
+        prober = self.sets[self.main] if self.main is not None else self.config
+        serving = [
+            name for name, one in self.sets.items() if same_model(prober, one) and satisfies(one, request, self.config)
+        ]
+        if not serving:
+            raise _missing(self.folder, rule, request)
+        return DEFAULT if DEFAULT in serving else max(serving, key=lambda name: self.sets[name].interval)
+
+
+def default_probe_set(sets: Mapping[str, ProbeSet]) -> str | None:
+    """The set called `default`; else the first with answers on a grid; else the first; None if there is none."""
+    if DEFAULT in sets:
+        return DEFAULT
+    return next((name for name, one in sets.items() if is_grid(one)), next(iter(sets), None))
+
+
+def is_grid(probe_set: ProbeSet) -> bool:
+    """Whether these probes give answers at every multiple of an interval."""
+    return probe_set.where == "interval" and probe_set.interval >= 1 and probe_set.asking.reads == "answer"
+
+
+def key_of(trace: RecordedTrace) -> Key:
+    """What identifies a trace in a run: its question and its seed."""
+    return trace.question_id, trace.seed
+
+
+def _read(folder: Path, probe_set: str | None, whole: bool) -> Sequence[RecordedTrace]:
+    with Store.open(folder) as store:
+        return list(store.recorded(probe_set, whole=whole))
+
+
+def _has_no_style(rule: Rule) -> bool:
+    return rule.thinks and rule.place is None and replace(rule.probe_style, aggregate=None) == ProbeStyle()
+
+
+def _check_forcing(run: Run, rule: Rule) -> None:
+    forced = run.config.rule != NATURAL
+    if not forced and rule.forces:
+        raise NotRecorded(
+            f"The rule {rule.name!r} forces the model to keep thinking; the traces of this run were not forced.",
+            "Record a forced run: cgr generate --rule budget-forcing --probe ...",
+        )
+    if forced and not rule.forces:
+        raise NotRecorded(
+            f"The rule {rule.name!r} lets thinking end; the traces in {run.folder} were forced to go on.",
+            "Use a run that was not forced.",
+        )
+
+
+def _missing(folder: Path, rule: Rule, request: ProbeRequest) -> NotRecorded:
+    places = {"interval": f"every {request.interval} tokens", "start": "before any thinking"}
+    where = places.get(request.where, f"at each {request.where}")
+    reads = {"text": " with what follows the answer", "entropy": " for the next token's entropy"}.get(request.reads, "")
+    style = f" after {request.prefix!r}" if request.prefix else " with the thinking closed" if request.close_think else ""
+    return NotRecorded(
+        f"The rule {rule.name!r} needs probes {where}{style}{reads}, which were not recorded.",
+        f"Record them: cgr probe {folder} --for {rule.name}",
+    )
+
+
+def _unfinished(folder: Path, probe_set: str | None, missing: int) -> NotRecorded:
+    traces = "1 trace" if missing == 1 else f"{missing} traces"
+    return NotRecorded(
+        f"The probe set {probe_set!r} lacks {traces} of the run in {folder}.", "Run the command that made it again."
+    )

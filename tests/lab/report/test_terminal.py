@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cgr.lab.decide.columns import Columns
+from cgr.lab.report import numbers
+from cgr.lab.report.result import Report
+from cgr.lab.report.terminal import Headline, headline_lines, headlines, main_figure
+from tests.lab.runs import plausible
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return numbers.report(Columns.of(*plausible()))
+
+
+def test_headlines_equal_the_report(report: Report) -> None:
+    base, *rest = headlines(report)
+    assert (base.threshold, base.accuracy, base.saved_tokens) == (None, report.baseline.accuracy, None)
+    for row, shown in zip(report.thresholds, rest, strict=True):
+        saved = report.saved(row.threshold)
+        grade = next(one for one in report.grade if (one.threshold, one.penalty) == (row.threshold, 1))
+        assert (shown.threshold, shown.accuracy, shown.diff_points) == (row.threshold, row.accuracy, row.diff_points)
+        assert (shown.saved_tokens, shown.saved_share) == (saved.total, saved.share)
+        assert (shown.net_tokens, shown.net_share) == (saved.net_total, saved.net_share)
+        assert (shown.grade, base.grade, shown.penalty) == (grade.final, grade.baseline, 1)
+        assert row.ci95 is not None
+        assert shown.ci95_points == pytest.approx([100 * end / report.questions for end in row.ci95])
+
+
+def test_without_a_penalty_of_one_the_largest_is_shown(report: Report) -> None:
+    less = replace(report, grade=tuple(row for row in report.grade if row.penalty < 1))
+    assert {row.penalty for row in headlines(less)} == {0.5}
+    assert "Grade p=0.5" in headline_lines(headlines(less))[0]
+    assert {row.grade for row in headlines(replace(report, grade=()))} == {None}
+
+
+def test_headlines_fit_a_terminal_of_80_columns(report: Report) -> None:
+    head, *rows = lines = headline_lines(headlines(report))
+    assert max(map(len, lines)) <= 80
+    assert len({len(line) for line in (head, *rows)}) == 1
+    assert head.split() == ["Accuracy", "Diff.", "95%", "interval", "Saved", "Net", "Grade", "p=1"]
+
+
+def test_numbers_that_a_run_cannot_give_are_dashes() -> None:
+    rows = (Headline(None, None), Headline(0.99, None, None, None, 10, 0.1, 5, 0.05))
+    assert headline_lines(rows)[2].split() == ["CGR", "0.99", "–", "–", "–", "10.0%", "5.0%", "–"]
+
+
+def test_the_main_figure_is_the_best_one_that_exists(tmp_path: Path) -> None:
+    (tmp_path / "figures").mkdir()
+    assert main_figure(tmp_path) is None
+    for name in ("tokens_used", "accuracy_against_tokens"):
+        (tmp_path / "figures" / f"{name}.png").touch()
+        assert main_figure(tmp_path) == tmp_path / "figures" / f"{name}.png"
