@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cgr.lab.record.progress import Progress
 
 import cgr
 from cgr.lab.decide.arrays import at_budget, first_sure
 from cgr.lab.decide.columns import Columns
 from cgr.lab.questions import load_questions
 from cgr.lab.record.generate import Plan, generate
+from cgr.lab.record.jobs import Progress
 from cgr.lab.score import accuracy as scores
 from cgr.lab.score.calibration import Selective, selective
 from cgr.lab.store import Store

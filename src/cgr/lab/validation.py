@@ -21,6 +21,7 @@ EXPECTED: Mapping[str, str] = {
     "dataclass_type": "an object",
     "literal_error": "{expected}",
     "greater_than_equal": "{ge} or more",
+    "less_than": "less than {lt}",
     "less_than_equal": "at most {le:g}",
     "too_long": "a list of {max_length}",
 }
@@ -29,8 +30,8 @@ EXPECTED: Mapping[str, str] = {
 def sentence(problem: ErrorDetails, field: str, expected: str | None = None) -> str:
     """What is wrong with a field, such as "seed must be a whole number, not 'x'."."""
     kind, context = problem["type"], problem.get("ctx", {})
-    if kind == "missing":
-        return f"the field {field!r} is missing."
+    if kind == "missing":  # a field of an object, or an item of a list
+        return f"the field {field!r} is missing." if isinstance(problem["loc"][-1], str) else f"{field} lacks a value."
     if kind in UNKNOWN:
         return f"there is no field {field!r}."
     if kind not in EXPECTED:

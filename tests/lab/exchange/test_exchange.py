@@ -279,6 +279,10 @@ def but(**changes: Any) -> Callable[[Line], Line]:
         (but(thinking_tokens=5000), "contradict each other"),
         (but(ended="budget"), "contradict each other"),
         (but(ids=[1, 2]), "2 ids for 3500"),
+        (but(ids=[2**32]), "ids must be less than 4294967296, not 4294967296"),
+        (but(seed=2**63), "seed must be less than 9223372036854775808"),
+        (but(tops=[None]), "1 tops for 3500"),
+        (but(forced=[[1]]), "forced lacks a value"),
         (but(probes={}), "probes must be a list"),
         (but(probes=[probe(1000, "7")]), "in probe 1, the answer '7' has no probabilities"),
         (

@@ -33,8 +33,10 @@ def _digits(value: Any) -> Any:
 
 
 Text = Annotated[str, BeforeValidator(_digits)]
-Count = Annotated[int, Field(ge=0)]
-Positive = Annotated[int, Field(ge=1)]
+Integer = Annotated[int, Field(ge=-(2**63), lt=2**63)]  # the integers of SQLite
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Positive = Annotated[int, Field(ge=1, lt=2**63)]
+TokenId = Annotated[int, Field(ge=0, lt=2**32)]
 Probability = Annotated[float, Field(ge=0, le=1 + ROUNDING)]
 Logprobs = tuple[float | None, ...]  # null for tokens that were not sampled
 
@@ -60,7 +62,7 @@ class ProbeDetails(ExchangeModel):
     decoded: Count | None = None
     bound: bool = False
     suffix: Text = ""
-    suffix_ids: tuple[Count, ...] = ()
+    suffix_ids: tuple[TokenId, ...] = ()
     entropy: float | None = None
     prefilled: Count = 0
     cached: Count = 0
@@ -76,7 +78,7 @@ class TraceLine(ExchangeModel):
     """One line: a trace with its probes."""
 
     question_id: Text
-    seed: int
+    seed: Integer
     gold: Text | None
     thinking_tokens: Count
     ended: Ended
@@ -92,8 +94,8 @@ class TraceLine(ExchangeModel):
     final_details: ProbeDetails = ProbeDetails()
     written: Text = ""
     text: Text = ""
-    prompt_ids: tuple[Count, ...] = ()
-    ids: tuple[Count, ...] = ()
+    prompt_ids: tuple[TokenId, ...] = ()
+    ids: tuple[TokenId, ...] = ()
     logprobs: Logprobs = ()
     tops: Logprobs = ()
     forced: tuple[tuple[Count, Positive], ...] = ()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, cast
 
-from cgr.drive.driver import Driver, answer_room
+from cgr.drive.driver import Driver, Outcome, answer_room
 from cgr.engines.base import Capabilities, Engine, ModelInfo, OnText, Sampling, Session, Stretch, keyed_seed, written_text
 from cgr.engines.forwarding import ForwardingSession
 from cgr.errors import MissingCapability, UsageError
@@ -179,15 +179,7 @@ async def generate_trace(
         written = await _written(session, outcome.decision, config.written_tokens)
     finally:
         await session.close()
-    trace = replace(
-        recorded(question, seed, config.budget, outcome.decision),
-        ids=outcome.ids,
-        text=outcome.thinking,
-        written=written,
-        logprobs=tuple(recording.logprobs),
-        tops=tuple(recording.tops),
-        forced=tuple(recording.forced),
-    )
+    trace = _recorded(question, seed, config.budget, outcome, recording, written)
     return GeneratedTrace(trace, prompt, time.monotonic() - start)
 
 
@@ -204,8 +196,11 @@ async def _written(session: Session, decision: Decision, limit: int) -> str:
     return await written_text(session.write(limit)) if natural and limit else ""
 
 
-def recorded(question: Question, seed: int, budget: int, decision: Decision) -> RecordedTrace:
-    """The trace of a decision that did not stop the thinking."""
+def _recorded(
+    question: Question, seed: int, budget: int, outcome: Outcome, recording: RecordingSession, written: str
+) -> RecordedTrace:
+    """The trace of an outcome that did not stop the thinking."""
+    decision = outcome.decision
     if decision.final is None or decision.stop_cause in ("certainty", "gave_up"):
         raise UsageError("A trace that was stopped is not complete.", "Record with a rule that never stops.")
     return RecordedTrace(
@@ -220,6 +215,12 @@ def recorded(question: Question, seed: int, budget: int, decision: Decision) -> 
         question=question.text,
         format=question.format,
         eos=decision.eos,
+        ids=outcome.ids,
+        text=outcome.thinking,
+        written=written,
+        logprobs=tuple(recording.logprobs),
+        tops=tuple(recording.tops),
+        forced=tuple(recording.forced),
     )
 
 
