@@ -287,5 +287,5 @@ def test_a_way_of_ones_own_goes_over_the_settings() -> None:
     settings = ProbeSpec("Say: {", 7, "product", "auto")
     assert Asks().over(settings) == settings
     assert Asks(max_answer_tokens=3, reads="text").over(settings) == ProbeSpec("Say: {", 3, "product", "auto", "text")
-    with pytest.raises(UnknownName, match="way of reading"):
+    with pytest.raises(UnknownName, match="kind of reading"):
         ProbeSpec(reads="minds")  # type: ignore[arg-type]

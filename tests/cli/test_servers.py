@@ -35,8 +35,8 @@ def test_a_local_model_is_used_even_if_the_environment_names_a_server() -> None:
     ("arguments", "message", "hint"),
     [
         (("--base-url", "http://127.0.0.1:9/v1"), "There is no server at http://127.0.0.1:9: ", "Start it, or check"),
-        (("--base-url", "localhost"), "'localhost' is no address of a server.", "http://localhost:8000/v1"),
-        (("--base-url", "ADDRESS", "--api-key", "wrong"), "The server wants another key: ", "CGR_API_KEY"),
+        (("--base-url", "localhost"), "'localhost' is not the address of a server.", "http://localhost:8000/v1"),
+        (("--base-url", "ADDRESS", "--api-key", "wrong"), "The server refused the API key: ", "CGR_API_KEY"),
         (
             ("--base-url", "ADDRESS", "--dialect", "steam=no"),
             "There is no property of a dialect called 'steam'.",

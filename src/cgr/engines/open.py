@@ -30,7 +30,15 @@ ENGINES = {
     "llama-server:": "cgr.engines.launch.llama_server",
 }
 LLAMA, SERVERS = "cgr.engines.llama.engine", "cgr.engines.completions.engine"
-SPECIFIC = ("tokenizer", "dialect", "chunk", "dtype", "device")
+ON_SERVERS = "--base-url, vllm:... and llama-server:..."
+# options that only some models have, and which ones
+SPECIFIC = {
+    "tokenizer": ON_SERVERS,
+    "dialect": ON_SERVERS,
+    "chunk": ON_SERVERS,
+    "dtype": "hf:... and vllm:...",
+    "device": "hf:...",
+}
 
 
 def _option(default: Any, help: str, metavar: str | None = None) -> Any:
@@ -119,13 +127,12 @@ class ModelOptions:
         return PairedEngine(self._single(), self._prober(None), self._prober(self.think_tags))
 
     def _single(self) -> Engine:
-        model = self.model or ""
+        model, module = self.model or "", SERVERS if self.addresses else LLAMA
         prefix = next((one for one in ENGINES if model.startswith(one)), "")
-        module = ENGINES[prefix] if prefix else SERVERS if self.addresses else LLAMA
-        engine = import_module(module)
-        for name in SPECIFIC:
+        engine = import_module(ENGINES.get(prefix, module))
+        for name, models in SPECIFIC.items():
             if getattr(self, name) and name not in engine.OPTIONS:
-                raise UsageError(f"--{name} is not for this model.", "Leave it out, or see docs/engines.md.")
+                raise UsageError(f"--{name} is not for this model.", f"It is for {models}; leave it out.")
         return cast(Callable[[str, ModelOptions], Engine], engine.open_engine)(model.removeprefix(prefix), self)
 
     def _prober(self, think_tags: str | None) -> Engine:
