@@ -26,19 +26,6 @@ SPAN = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 
-# Named in the docs and not written yet. Remove each entry when it exists; at the end this set and its xfail marks go.
-PENDING = {
-    "drive/events.py",
-    "engines/completions/http.py",
-    "lab/decide/run.py",
-    "lab/grading/math_worker.py",
-    "lab/types.py",
-    "lab/validation.py",
-    "cgr.Model.astream",
-    "cgr.lab.decide.run.Run",
-    "cgr.probing.ProbeStyle",
-    "the wording of `cgr solve`",
-}
 # Options of other programs that the docs mention without the program's name.
 FOREIGN = {
     "--block-size",
@@ -53,12 +40,6 @@ FOREIGN = {
 
 def named(path: Path) -> str:
     return str(path.relative_to(ROOT))
-
-
-def pending(name: str, *more: Any) -> Any:
-    """A parameter set for this name, expected to fail while the name is pending."""
-    marks = [pytest.mark.xfail(reason="not written yet", strict=False)] if name in PENDING else []
-    return pytest.param(name, *more, id=name, marks=marks)
 
 
 def without_fences(text: str) -> str:
@@ -112,7 +93,7 @@ def architecture_paths() -> list[str]:
     return sorted(found)
 
 
-@pytest.mark.parametrize("path", [pending(path) for path in architecture_paths()])
+@pytest.mark.parametrize("path", [path for path in architecture_paths()])
 def test_paths_in_the_architecture_exist(path: str) -> None:
     assert (ROOT / "src" / "cgr" / path).exists() or (ROOT / path).exists()
 
@@ -206,7 +187,7 @@ def resolved(name: str) -> Any:
     return found
 
 
-@pytest.mark.parametrize(("name", "page"), [pending(name, page) for name, page in sorted(python_names().items())])
+@pytest.mark.parametrize(("name", "page"), sorted(python_names().items()))
 def test_python_names_exist(name: str, page: str) -> None:
     assert resolved(name) is not None, page
 
@@ -225,7 +206,7 @@ def test_the_reader_of_names_finds_them() -> None:
 # Generated text
 
 
-@pytest.mark.parametrize("what", [pending("the wording of `cgr solve`")])
+@pytest.mark.parametrize("what", ["the wording of `cgr solve`"])
 def test_the_first_output_of_the_readme(what: str) -> None:
     """Every line that the README shows is printed, in this order; `...` stands for lines that are left out."""
     block = next(block for _, block in FENCE.findall((ROOT / "README.md").read_text()) if block.startswith("$ cgr solve"))
