@@ -93,7 +93,7 @@ def architecture_paths() -> list[str]:
     return sorted(found)
 
 
-@pytest.mark.parametrize("path", [path for path in architecture_paths()])
+@pytest.mark.parametrize("path", sorted(architecture_paths()))
 def test_paths_in_the_architecture_exist(path: str) -> None:
     assert (ROOT / "src" / "cgr" / path).exists() or (ROOT / path).exists()
 
