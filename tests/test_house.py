@@ -28,7 +28,6 @@ def test_functions_are_short() -> None:
     assert size_of().median_function <= MAX_MEDIAN_FUNCTION
 
 
-@pytest.mark.xfail(strict=False, reason="some names are still used twice")
 def test_no_class_name_is_defined_twice() -> None:
     places: dict[str, list[str]] = defaultdict(list)
     for path, name in zip(SOURCES, IDS, strict=True):
@@ -38,7 +37,6 @@ def test_no_class_name_is_defined_twice() -> None:
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
-@pytest.mark.xfail(strict=False, reason="some docstrings are still missing")
 def test_every_public_function_and_class_has_a_docstring() -> None:
     missing = [
         f"{name}: {node.name}"

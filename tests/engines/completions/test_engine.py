@@ -46,9 +46,12 @@ async def session_of(model: Model, room: int = 400, **sampling: Any) -> Completi
 
 
 async def until(is_so: Callable[[], object]) -> None:
-    """Wait for something that stays so once it is so: what may pass unseen is never waited for."""
-    while not is_so():  # noqa: ASYNC110 - what is waited for has no event
+    """Wait for something that stays so once it is so; if it never becomes so, the test fails and does not hang."""
+    for _ in range(60_000):
+        if is_so():
+            return
         await asyncio.sleep(0.01)
+    raise AssertionError("What is waited for did not happen.")
 
 
 def never(tokens: Sequence[Token]) -> bool:

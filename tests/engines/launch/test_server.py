@@ -42,8 +42,11 @@ def is_up(address: str) -> bool:
 
 
 def wait_until_down(address: str) -> None:
-    while is_up(address):
+    for _ in range(12_000):
+        if not is_up(address):
+            return
         time.sleep(0.05)
+    raise AssertionError(f"The server at {address} did not end.")
 
 
 def test_a_llama_server_of_our_own(program: Path) -> None:

@@ -1,6 +1,6 @@
-"""Runs a server for as long as somebody holds our standard input open, then ends it and all its children.
+"""Runs a server as long as its standard input is open, then ends the server and all its children.
 
-A process of its own, so that the server ends even where the one who wanted it was killed. Imports nothing of ours.
+It is a process of its own, so that the server ends even if the process that started it was killed. It imports nothing of cgr.
 """
 
 from __future__ import annotations
@@ -12,23 +12,24 @@ import sys
 import threading
 from collections.abc import Sequence
 
-GRACE = 15.0  # seconds to end by itself
+GRACE_SECONDS = 15.0  # before the server is killed
 
 
 def keep(words: Sequence[str]) -> int:
+    """Run this command until it ends or standard input closes; returns its exit code."""
     server = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
-    threading.Thread(target=_end_with_us, args=(server,), daemon=True).start()
+    threading.Thread(target=_end_with_input, args=(server,), daemon=True).start()
     code = server.wait()
-    _signal(server.pid, signal.SIGKILL)  # what it may have left behind
+    _signal(server.pid, signal.SIGKILL)  # processes that it may have left
     return code
 
 
-def _end_with_us(server: subprocess.Popen[bytes]) -> None:
-    while os.read(0, 1024):  # ends when nobody holds the other end
+def _end_with_input(server: subprocess.Popen[bytes]) -> None:
+    while os.read(0, 1024):  # returns nothing once the other end is closed
         pass
     _signal(server.pid, signal.SIGTERM)
     try:
-        server.wait(GRACE)
+        server.wait(GRACE_SECONDS)
     except subprocess.TimeoutExpired:
         _signal(server.pid, signal.SIGKILL)
 

@@ -47,6 +47,7 @@ def _load(path: Path) -> Any:
 
 
 def find(name: str) -> Path:
+    """The tokenizer.json of a file name, a folder or a hub id."""
     path = Path(name)
     if path.is_file():
         return path
