@@ -37,10 +37,8 @@ Prompt = Conversation | Sequence[int]
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What an engine can do. The `needs` of a rule are checked against it before anything is computed.
-
-    `sampling` names the fields of `Sampling` that the engine supports beyond temperature, top-p and seed.
-    """
+    """What an engine can do. The `needs` of a rule are checked against it before anything is computed. `sampling`: the
+    fields of `Sampling` that the engine supports beyond temperature, top-p and seed."""
 
     logprobs: Literal["full", "top-k", "none"] = "none"
     token_ids: bool = False
@@ -112,10 +110,8 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A stretch of thinking: its token ids, whether the model then wanted to end, and whether it ended its turn (`eos`).
-
-    On request also the tokens' log-probabilities and, for each, the mean of the `TOP_MEAN` highest raw ones (`tops`).
-    """
+    """A stretch of thinking: its token ids, whether the model then wanted to end, and whether it ended its turn (`eos`). On
+    request also the tokens' log-probabilities and, for each, the mean of the `TOP_MEAN` highest raw ones (`tops`)."""
 
     ids: tuple[int, ...]
     ended: bool = False
@@ -126,11 +122,9 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What a probe decoded and what it cost; from a recording, the probe itself.
-
-    `ended`: the model then ended its turn or its thinking; that token is not among `tokens`. `entropy`: of the first
-    decoded token, in bits over the whole vocabulary, if the engine knows it.
-    """
+    """What a probe decoded and what it cost; from a recording, the probe itself. `ended`: the model then ended its turn
+    or its thinking; that token is not among `tokens`. `entropy`: of the first decoded token, in bits, if the engine knows
+    it."""
 
     tokens: tuple[Token, ...] = ()
     ended: bool = False
@@ -180,12 +174,9 @@ class Session(Protocol):
     async def probe(
         self, suffix: Sequence[int], limit: int, done: Done, guess: Sequence[int] = (), *, rewind: int = 0, top: int = 0
     ) -> Answered:
-        """Decode greedily after the suffix and forget it.
-
-        `guess`: tokens that may be the answer; an engine that verifies checks them in one pass, with the same result.
-        `rewind`: probe as if the last `rewind` tokens did not exist. `top`: how many alternatives to return for each token,
-        if the engine cannot return them all.
-        """
+        """Decode greedily after the suffix and forget it. `guess`: tokens that may be the answer, which an engine that
+        verifies checks in one pass, with the same result. `rewind`: probe as if the last `rewind` tokens did not exist.
+        `top`: how many alternatives to return for each token, if the engine cannot return them all."""
 
     async def append(self, ids: Sequence[int]) -> None:
         """Continue the thinking with these tokens in place of its end."""
@@ -230,16 +221,14 @@ class Engine(Protocol):
         self, prompt: Prompt, sampling: Sampling, *, room: int, overlap: bool = False, wait: float | None = None
     ) -> Session:
         """A session on a question, a conversation or the ids of a whole prompt, with room for this many tokens after it.
-
-        `wait`: seconds to wait for a free session before `Busy` is raised; None waits without a limit.
-        """
+        `wait`: seconds to wait for a free session before `Busy` is raised; None waits without a limit."""
 
     async def close(self) -> None:
         """Close the connections of this event loop; the engine can be used again."""
 
 
 class Places(Generic[T]):
-    """The places for sessions of one engine on one event loop. Waiting is in order, bounded and can be cancelled."""
+    """Places for the sessions of one engine on one event loop. Waiting is in order, bounded, and can be cancelled."""
 
     def __init__(self, places: Iterable[T]) -> None:
         self._free: asyncio.Queue[T] = asyncio.Queue()
@@ -303,9 +292,7 @@ async def written_text(pieces: AsyncIterator[Written]) -> str:
 
 
 def keyed_seed(seed: int, key: int | str) -> int:
-    """A seed for the chunk that starts at this position, or for this question.
-
-    Chunks with the same seed would draw the same random numbers, and so would different questions under one seed.
-    """
+    """A seed for the chunk that starts at this position, or for this question. Chunks with the same seed would draw the
+    same random numbers, and so would different questions under one seed."""
     digest = hashlib.blake2b(f"{seed}:{key}".encode(), digest_size=4).digest()
     return int.from_bytes(digest, "little") & 0x7FFFFFFF

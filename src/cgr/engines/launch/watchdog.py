@@ -1,6 +1,7 @@
 """Runs a server as long as its standard input is open, then ends the server and all its children.
 
-It is a process of its own, so that the server ends even if the process that started it was killed. It imports nothing of cgr.
+It is a process of its own, so that the server ends even if the process that started it was killed. It imports nothing of
+cgr.
 """
 
 from __future__ import annotations
