@@ -1,4 +1,4 @@
-"""What the scheduler runs: thinking (sampled), probes (greedy, with whole distributions), and work between two passes.
+"""What the scheduler runs: thinking, which is sampled, and probes, which are greedy and give whole distributions.
 
 A session owns a slot. Every job first sets what its slot contains, so a job never depends on the one before it.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -15,31 +15,30 @@ from typing import Any
 
 import torch
 
-from cgr.engines.base import Answered, Done, Sampling
-from cgr.engines.hf.sampler import KeyedRandom
+from cgr.engines.base import Answered, Done, Ids, Sampling
+from cgr.engines.hf.load import LoadedModel
+from cgr.engines.hf.sampler import uniform_at
 from cgr.engines.text.detokenize import HFTokenizer
 from cgr.records import Token
 
+MIN_TOP = 5  # alternatives that are returned for each token of an answer, at least
 OnToken = Callable[[int, float, float], bool]
 
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """One session's tokens, and how many of them are in the KV cache.
-
-    `index`: the row of the KV cache, which the scheduler assigns.
-    """
+    """One session's tokens, how many of them are in the KV cache, and its row there, which the scheduler assigns."""
 
     ids: list[int]
     cached: int = 0
     index: int = -1
 
-    def rewind(self, length: int, tail: Sequence[int]) -> None:
+    def rewind(self, length: int, tail: Ids) -> None:
         """Keep `length` tokens and continue with `tail`. The last kept token is computed again: its logits are needed."""
         self.replace_end(length, tail)
         self.cached = min(self.cached, max(length - 1, 0))
 
-    def replace_end(self, length: int, tail: Sequence[int]) -> None:
+    def replace_end(self, length: int, tail: Ids) -> None:
         """Keep `length` tokens, which stay in the KV cache, and continue with `tail`."""
         del self.ids[length:]
         self.cached = min(self.cached, length)
@@ -47,40 +46,44 @@ class Slot:
 
 
 @dataclass(slots=True, eq=False)
-class ThinkJob:
-    """Sample tokens after `length` tokens of the slot and `tail`.
+class _Job:
+    """Decoding after `length` tokens of the slot. `prefilled`: how many tokens must be in the KV cache before it.
 
-    `on_token` gets each token, its log-probability and the mean of the highest ones (NaN without `logprobs`), and returns
-    True after the last token. `banned` tokens are never sampled. Positions of `random` count from the end of the `prompt`.
+    `keep`: how many of the last positions the next pass must return logits for.
     """
 
     slot: Slot
     length: int
-    tail: Sequence[int]
+    future: Future[Any] = field(default_factory=Future, init=False)
+    prefilled: int = field(default=0, init=False)
+    keep: int = field(default=1, init=False)
+
+    def result(self) -> Any:
+        """The result of the job once it is complete."""
+
+
+@dataclass(slots=True, eq=False)
+class ThinkJob(_Job):
+    """Sample tokens after `length` tokens of the slot and `tail`.
+
+    `on_token` gets each token, its log-probability and the mean of the highest ones (NaN unless the sampling has
+    `logprobs`), and returns True after the last token. `banned` tokens are never sampled. `prompt`: its length.
+    """
+
+    tail: Ids
     prompt: int
     sampling: Sampling
-    random: KeyedRandom
     on_token: OnToken
     banned: tuple[int, ...] = ()
-    logprobs: bool = False
-    future: Future[None] = field(default_factory=Future)
-    keep: int = 1
-
-    @property
-    def prefilled(self) -> int:
-        """How many tokens must be in the KV cache before the first token is sampled."""
-        return len(self.slot.ids) - 1
 
     def begin(self) -> None:
         """Set what the slot contains."""
         self.slot.rewind(self.length, self.tail)
+        self.prefilled = len(self.slot.ids) - 1
 
     def uniform(self) -> float:
-        """The uniform number for the next token."""
-        return self.random.at(len(self.slot.ids) - self.prompt)
-
-    def result(self) -> None:
-        """Nothing: `on_token` has everything."""
+        """The uniform number for the next token; positions count from the end of the prompt."""
+        return uniform_at(self.sampling.seed, len(self.slot.ids) - self.prompt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,36 +93,30 @@ class ProbeQuery:
     `top`: how many alternatives are returned for each token.
     """
 
-    suffix: Sequence[int]
+    suffix: Ids
     limit: int
     done: Done
     control: frozenset[int]
     tokenizer: HFTokenizer
     top: int
 
+    @classmethod
+    def of(cls, model: LoadedModel, suffix: Ids, limit: int, done: Done, top: int) -> ProbeQuery:
+        """A query for this model; with `top`, control tokens are returned like any other."""
+        control = frozenset[int]() if top else model.control
+        return cls(suffix, limit, done, control, model.tokenizer, max(top, MIN_TOP))
+
 
 @dataclass(slots=True, eq=False)
-class ProbeJob:
-    """Decode greedily after `length` tokens of the slot and the suffix. A guess is checked in the same pass.
+class ProbeJob(_Job):
+    """Decode greedily after `length` tokens of the slot and the suffix. A guess is checked in the same pass."""
 
-    `keep`: how many of the last positions the next pass must return logits for.
-    """
-
-    slot: Slot
-    length: int
     query: ProbeQuery
-    guess: Sequence[int]
-    future: Future[Answered] = field(default_factory=Future)
-    keep: int = 1
+    guess: Ids
     _answer: AnswerDecoder = field(init=False)
-    _after: list[int] = field(default_factory=list)
-    _cached: int = 0
-    _began: float = 0.0
-
-    @property
-    def prefilled(self) -> int:
-        """How many tokens must be in the KV cache before the suffix is computed."""
-        return self.length - 1
+    _after: list[int] = field(init=False)
+    _cached: int = field(init=False)
+    _began: float = field(init=False)
 
     def begin(self) -> None:
         """Set what the slot contains: the thinking, the suffix and the guess."""
@@ -128,7 +125,7 @@ class ProbeJob:
         self.guess = self.guess[: self.query.limit - 1]
         self._after = self.slot.ids[self.length :]
         self.slot.rewind(self.length, [*self.query.suffix, *self.guess])
-        self._cached, self.keep = self.slot.cached, 1 + len(self.guess)
+        self._cached, self.keep, self.prefilled = self.slot.cached, 1 + len(self.guess), self.length - 1
 
     def take(self, distributions: Distributions) -> bool:
         """Accept tokens as far as the guess was right, and one more. True when the answer is complete."""
@@ -152,30 +149,7 @@ class ProbeJob:
         return self._answer.answered(prefilled=total - self._cached, cached=self._cached, seconds=seconds)
 
 
-@dataclass(slots=True, eq=False)
-class ExclusiveJob:
-    """Work that runs on the scheduler's thread between two passes, with no other job beside it."""
-
-    work: Callable[[], Any]
-    future: Future[Any] = field(default_factory=Future)
-
-
-@dataclass(slots=True, eq=False)
-class Reserve:
-    """A session has begun: its slot gets a row of the KV cache, and its first job will come soon."""
-
-    slot: Slot
-
-
-@dataclass(slots=True, eq=False)
-class Release:
-    """A session has ended: its jobs are dropped and its slot is free."""
-
-    slot: Slot
-
-
 DecodeJob = ThinkJob | ProbeJob
-Request = DecodeJob | ExclusiveJob | Reserve | Release
 
 
 @dataclass(frozen=True, slots=True)

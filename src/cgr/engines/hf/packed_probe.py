@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
-from cgr.engines.base import Answered
+from cgr.engines.base import Answered, Ids
 from cgr.engines.hf.attention import Block, repeat_mask
 from cgr.engines.hf.jobs import AnswerDecoder, Distributions, ProbeQuery
 from cgr.engines.hf.kv_cache import KVCache
@@ -30,8 +31,9 @@ class PackedProbe:
     answers of one group of positions, then the trace.
     """
 
-    def __init__(self, cache: KVCache, query: ProbeQuery, ids: Sequence[int], positions: Sequence[int]) -> None:
-        self.cache, self.query, self.ids, self.positions = cache, query, ids, positions
+    def __init__(self, model: Any, query: ProbeQuery, ids: Ids, positions: Ids) -> None:
+        self.cache = KVCache(model, limits=(1, 0))
+        self.query, self.ids, self.positions = query, ids, positions
         self.end = max(positions)
         per_cut = len(query.suffix) + query.limit - 1
         size = max(1, min(MAX_QUERIES, MAX_MASK_SIZE // (self.end + MAX_QUERIES)) // per_cut)
@@ -63,7 +65,7 @@ class PackedProbe:
             self.cache.forward([0], ids, positions, indices, mask, last, 1, self.trace_start)
             start = end
 
-    def _probe(self, positions: Sequence[int]) -> list[AnswerDecoder]:
+    def _probe(self, positions: Ids) -> list[AnswerDecoder]:
         answers = [AnswerDecoder(self.query) for _ in positions]
         suffixes = _Suffixes(self.cache, self.trace_start, positions)
         open_cuts = list(range(len(positions)))
@@ -80,7 +82,7 @@ class PackedProbe:
 class _Suffixes:
     """The part of the cache before the trace, filled from its end backward: the cut and the position of each token."""
 
-    def __init__(self, cache: KVCache, size: int, lengths: Sequence[int]) -> None:
+    def __init__(self, cache: KVCache, size: int, lengths: Ids) -> None:
         self.cache, self.size = cache, size
         self.lengths = lengths  # tokens of prompt and trace before each cut
         self._added = [0] * len(lengths)
@@ -88,7 +90,7 @@ class _Suffixes:
         self._cuts = torch.full((size,), -1, device=cache.device)
         self._positions = torch.zeros(size, dtype=torch.long, device=cache.device)
 
-    def extend(self, cuts: Sequence[int], tokens: Sequence[Sequence[int]]) -> torch.Tensor:
+    def extend(self, cuts: Ids, tokens: Sequence[Ids]) -> torch.Tensor:
         """One pass over the next tokens of these cuts, the same number for each; logits as [cut, token]."""
         width, device = len(tokens[0]), self.cache.device
         new = slice(self._first - len(cuts) * width, self._first)
@@ -111,7 +113,7 @@ class _Suffixes:
         positions = self._positions[None, new]
         return self.cache.forward([0], ids, positions, indices, mask, end, keep, self._first, blocks)[0]
 
-    def _block_ranges(self, cuts: Sequence[int], width: int) -> list[tuple[int, int, int]]:
+    def _block_ranges(self, cuts: Ids, width: int) -> list[tuple[int, int, int]]:
         """First query, last query and end of the keys for each block of neighbouring cuts.
 
         A block attends to the trace only as far as its last cut, which saves half of the attention.

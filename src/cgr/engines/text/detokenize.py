@@ -14,12 +14,16 @@ CONTEXT = 4  # preceding tokens that can change the text of a token, such as a s
 class HFTokenizer:
     """Text to ids and back, from any thread; special tokens are part of the text.
 
-    `bos` and `eos`: the texts of the tokens that begin a prompt and end a turn, if the tokenizer has them.
+    `bos` and `eos`: the texts of the tokens that begin a prompt and end a turn, if the tokenizer has them; `template`: the
+    chat template, or the default one of several; `special`: the ids of special tokens by their text.
     """
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
         self.bos, self.eos = str(tokenizer.bos_token or ""), str(tokenizer.eos_token or "")
+        template, added = tokenizer.chat_template or "", tokenizer.added_tokens_decoder
+        self.template = str(template.get("default", "") if isinstance(template, dict) else template)
+        self.special = {str(token): int(number) for number, token in added.items() if str(token).strip()}
         self._lock = threading.Lock()
 
     def encode(self, text: str, *, special: bool = False) -> tuple[int, ...]:
