@@ -238,9 +238,6 @@ def _window(name: str, model: Any) -> int | None:
         raise UsageError(
             f"{name} has layers that cannot be rewound after a probe ({reason}).", "Serve it with vLLM and use --base-url."
         )
-    if kinds and "sliding_attention" not in kinds:
+    if (kinds and "sliding_attention" not in kinds) or getattr(config, "use_sliding_window", True) is False:
         return None
-    if getattr(config, "use_sliding_window", True) is False:
-        return None
-    window = getattr(config, "sliding_window", None)
-    return int(window) if window else None
+    return getattr(config, "sliding_window", None) or None

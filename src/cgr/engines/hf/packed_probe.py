@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from cgr.engines.base import Answered, Ids
 from cgr.engines.hf.attention import Block, repeat_mask
@@ -61,8 +62,8 @@ class PackedProbe:
             positions = torch.arange(start, end, device=self.cache.device)[None]
             mask = self.cache.causal_mask(positions, end) if start else None
             ids = torch.tensor([list(self.ids[start:end])], device=self.cache.device)
-            indices, last = positions + self.trace_start, self.trace_start + end
-            self.cache.forward([0], ids, positions, indices, mask, last, 1, self.trace_start)
+            self.cache.locate([0], positions + self.trace_start, self.trace_start + end, self.trace_start)
+            self.cache.forward(ids, positions, mask, keep=1)
             start = end
 
     def _probe(self, positions: Ids) -> list[AnswerDecoder]:
@@ -90,7 +91,7 @@ class _Suffixes:
         self._cuts = torch.full((size,), -1, device=cache.device)
         self._positions = torch.zeros(size, dtype=torch.long, device=cache.device)
 
-    def extend(self, cuts: Ids, tokens: Sequence[Ids]) -> torch.Tensor:
+    def extend(self, cuts: Ids, tokens: Sequence[Ids]) -> Tensor:
         """One pass over the next tokens of these cuts, the same number for each; logits as [cut, token]."""
         width, device = len(tokens[0]), self.cache.device
         new = slice(self._first - len(cuts) * width, self._first)
@@ -103,15 +104,14 @@ class _Suffixes:
         ranges = self._block_ranges(cuts, width)
         end = self._first + ranges[-1][2]
         ids = torch.tensor([[token for one in tokens for token in one]], device=device)
-        indices = torch.arange(new.start, new.stop, device=device)[None]
         keep = torch.arange(width - 1, len(cuts) * width, width, device=device)
         mask = self.cache.additive_mask(self._hidden(new, end))
         blocks = [
             Block(first, last, seen, repeat_mask(mask[:, :, first:last, :seen], self.cache.queries_per_key))
             for first, last, seen in ranges
         ]
-        positions = self._positions[None, new]
-        return self.cache.forward([0], ids, positions, indices, mask, end, keep, self._first, blocks)[0]
+        self.cache.locate([0], torch.arange(new.start, new.stop, device=device)[None], end, self._first)
+        return self.cache.forward(ids, self._positions[None, new], mask, keep, blocks)[0]
 
     def _block_ranges(self, cuts: Ids, width: int) -> list[tuple[int, int, int]]:
         """First query, last query and end of the keys for each block of neighbouring cuts.
@@ -125,7 +125,7 @@ class _Suffixes:
             for first in range(0, len(cuts), size)
         ]
 
-    def _hidden(self, new: slice, end: int) -> torch.Tensor:
+    def _hidden(self, new: slice, end: int) -> Tensor:
         """What each new token must not attend to, as [1, 1, query, key]: other suffixes, later tokens, later trace."""
         cuts, positions = self._cuts[new, None], self._positions[new, None]
         lengths = torch.tensor(self.lengths, device=cuts.device)[cuts]

@@ -34,8 +34,7 @@ class TransformersSession:
         self.wasted = 0
         self._release_place = release
         self._buffer: deque[Pair] = deque()
-        self._logprobs: list[float] = []  # of all sampled tokens, those of the trace first
-        self._tops: list[float] = []  # for the same tokens, the mean of the highest log-probabilities
+        self._logprobs: list[tuple[float, float]] = []  # of all sampled tokens, those of the trace first, with their tops
         self._watch = EndTagWatch(model.end_tag)
         self._detokenizer: Detokenizer | None = None
         self._ended = self._eos = self._closed = False
@@ -58,8 +57,8 @@ class TransformersSession:
         taken = [self._buffer.popleft() for _ in range(min(tokens, len(self._buffer)))]
         self.trace += [token for token, _ in taken]
         ended = len(taken) < tokens
-        logprobs, tops = (tuple(values[start : len(self.trace)]) for values in (self._logprobs, self._tops))
-        return Stretch(tuple(self.trace[start:]), ended, ended and self._eos, logprobs, tops)
+        numbers = zip(*self._logprobs[start : len(self.trace)], strict=True)
+        return Stretch(tuple(self.trace[start:]), ended, ended and self._eos, *numbers)
 
     def _thinking(self, tokens: int, ban_end: bool, on_text: OnText | None) -> ThinkJob:
         unreturned = [token for token, _ in (*self._buffer, *self._watch.held)]
@@ -85,8 +84,7 @@ class TransformersSession:
             self.slot.ids.append(token)
             freed = self._free(token)
             if self.sampling.logprobs:
-                self._logprobs.append(logprob)
-                self._tops.append(top)
+                self._logprobs.append((logprob, top))
         if call:
             for _, text in freed[: requested - len(self._buffer)]:
                 call(text)
@@ -120,8 +118,7 @@ class TransformersSession:
         self._watch = EndTagWatch(self.model.end_tag)
         self._ended = self._eos = False
         if self.sampling.logprobs:  # these tokens were not sampled and have none
-            self._logprobs = [*self._logprobs[: len(self.trace)], *(math.nan for _ in ids)]
-            self._tops = [*self._tops[: len(self.trace)], *(math.nan for _ in ids)]
+            self._logprobs = [*self._logprobs[: len(self.trace)], *((math.nan, math.nan) for _ in ids)]
         # only the decode thread may change the slot: it may still run the last pass of a written answer that was left early
         self.scheduler.submit(self.slot.replace_end, self._length, tuple(ids))
         self.trace += ids
