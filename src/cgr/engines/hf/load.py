@@ -20,7 +20,7 @@ from cgr.engines.llama.header import read_head
 from cgr.engines.open import ModelOptions
 from cgr.engines.text.chat import EndTag, ThinkTags, find_tags, need_tags, opens_thinking
 from cgr.engines.text.detokenize import HFTokenizer
-from cgr.engines.text.model_defaults import model_defaults
+from cgr.engines.text.model_files import model_defaults
 from cgr.errors import ModelNotFound, NotAModel, UnknownName, UsageError
 
 if TYPE_CHECKING:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cgr.engines.text.chat import partial_length
+
 INCOMPLETE = "\ufffd"  # what a part of a character is decoded to
 CONTEXT = 4  # preceding tokens that can change the text of a token, such as a space that is dropped at the beginning
 
@@ -81,7 +83,7 @@ class StopStrings:
         self._held += text
         starts = [start for stop in self.stops if stop and (start := self._held.find(stop)) >= 0]
         self.found = bool(starts)
-        end = min(starts) if starts else len(self._held) - self._possible_start()
+        end = min(starts) if starts else len(self._held) - partial_length(self._held, self.stops)
         passed, self._held = self._held[:end], "" if self.found else self._held[end:]
         return passed
 
@@ -89,8 +91,3 @@ class StopStrings:
         """The text that was held back; call it when no more text follows."""
         held, self._held = self._held, ""
         return held
-
-    def _possible_start(self) -> int:
-        """How many characters at the end may be the beginning of a stop string."""
-        held = self._held
-        return max((n for stop in self.stops for n in range(1, len(stop)) if held.endswith(stop[:n])), default=0)
