@@ -122,5 +122,5 @@ class TransformersEngine:
 
     async def close(self) -> None:
         """Free the memory of sessions, unless some are open; the model stays loaded and can be used again."""
-        if self._loaded is not None and not self._loaded.scheduler.clear_if_idle():
-            await self.run_exclusive(self._loaded.scheduler.clear_cache)
+        if self._loaded is not None:
+            await self._loaded.scheduler.clear()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -127,17 +127,15 @@ class ProbeJob(_Job):
         self.slot.rewind(self.length, [*self.query.suffix, *self.guess])
         self._cached, self.keep, self.prefilled = self.slot.cached, 1 + len(self.guess), self.length - 1
 
-    def take(self, distributions: Distributions) -> bool:
+    def take(self, distributions: Sequence[Distribution]) -> bool:
         """Accept tokens as far as the guess was right, and one more. True when the answer is complete."""
         start = self.length + len(self.query.suffix) + len(self._answer.tokens)
-        for number, guessed in zip_longest(range(self.keep), self.guess[: self.keep - 1]):
-            token = distributions.tokens[number]
-            if self._answer.take(distributions, number):
+        for number, (found, guessed) in enumerate(zip_longest(distributions, self.guess[: self.keep - 1])):
+            if self._answer.take(found):
                 return True
-            if token != guessed:
-                del self.slot.ids[start + number :]
-                self.slot.ids.append(token)
-                self.slot.cached, self.keep = start + number, 1
+            if found.token != guessed:
+                self.slot.replace_end(start + number, [found.token])
+                self.keep = 1
                 return False
         raise AssertionError
 
@@ -153,26 +151,29 @@ DecodeJob = ThinkJob | ProbeJob
 
 
 @dataclass(frozen=True, slots=True)
-class Distributions:
-    """For some positions: the likeliest token, its raw log-probability, the top alternatives, and the entropy in bits."""
+class Distribution:
+    """At one position: the likeliest tokens with their raw log-probabilities, and the entropy in bits."""
 
-    tokens: list[int]
-    logprobs: list[float]
-    top: list[list[tuple[int, float]]]
-    entropy: list[float]
+    top: tuple[tuple[int, float], ...]
+    entropy: float
 
-    @classmethod
-    def of(cls, logits: torch.Tensor, top: int) -> Distributions:
-        """From logits [position, token]: the softmax at temperature 1, summed in double precision."""
-        values, ids = logits.topk(min(top, logits.shape[-1]), dim=-1)
-        below = (logits - values[:, :1]).float()
-        weights = below.exp()
-        total = weights.sum(-1, keepdim=True, dtype=torch.float64)
-        mean = (weights * below).nansum(-1, keepdim=True, dtype=torch.float64) / total  # 0 * -inf is NaN: left out
-        logprobs = (values - values[:, :1]).double() - total.log()
-        likeliest = [list(zip(*pair, strict=True)) for pair in zip(ids.tolist(), logprobs.tolist(), strict=True)]
-        entropy = (total.log() - mean) / math.log(2)
-        return cls(ids[:, 0].tolist(), logprobs[:, 0].tolist(), likeliest, entropy[:, 0].tolist())
+    @property
+    def token(self) -> int:
+        """The likeliest token."""
+        return self.top[0][0]
+
+
+def distributions_of(logits: torch.Tensor, top: int) -> list[Distribution]:
+    """From logits [position, token]: the softmax at temperature 1, summed in double precision."""
+    values, ids = logits.topk(min(top, logits.shape[-1]), dim=-1)
+    below = (logits - values[:, :1]).float()
+    weights = below.exp()
+    total = weights.sum(-1, keepdim=True, dtype=torch.float64)
+    mean = (weights * below).nansum(-1, keepdim=True, dtype=torch.float64) / total  # 0 * -inf is NaN: left out
+    logprobs = (values - values[:, :1]).double() - total.log()
+    likeliest = (tuple(zip(*pair, strict=True)) for pair in zip(ids.tolist(), logprobs.tolist(), strict=True))
+    entropy = (total.log() - mean) / math.log(2)
+    return list(map(Distribution, likeliest, entropy[:, 0].tolist()))
 
 
 class AnswerDecoder:
@@ -185,16 +186,14 @@ class AnswerDecoder:
         self.entropy: float | None = None
         self._detokenizer = query.tokenizer.detokenizer(query.suffix)
 
-    def take(self, distributions: Distributions, position: int) -> bool:
-        """Add the likeliest token at this position. True when there are enough tokens, or the model ended its turn."""
-        token = distributions.tokens[position]
+    def take(self, found: Distribution) -> bool:
+        """Add the likeliest token. True when there are enough tokens, or the model ended its turn."""
         if self.entropy is None:
-            self.entropy = distributions.entropy[position]
-        if token in self.query.control:
+            self.entropy = found.entropy
+        if found.token in self.query.control:
             self.ended = True
             return True
-        text, logprob = self._detokenizer.feed(token), distributions.logprobs[position]
-        self.tokens.append(Token(token, text, logprob, tuple(distributions.top[position])))
+        self.tokens.append(Token(found.token, self._detokenizer.feed(found.token), found.top[0][1], found.top))
         return len(self.tokens) >= self.query.limit or self.query.done(self.tokens)
 
     def answered(self, *, prefilled: int, cached: int, seconds: float) -> Answered:

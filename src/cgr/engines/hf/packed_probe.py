@@ -15,7 +15,7 @@ from torch import Tensor
 
 from cgr.engines.base import Answered, Ids
 from cgr.engines.hf.attention import Block, repeat_mask
-from cgr.engines.hf.jobs import AnswerDecoder, Distributions, ProbeQuery
+from cgr.engines.hf.jobs import AnswerDecoder, ProbeQuery, distributions_of
 from cgr.engines.hf.kv_cache import KVCache
 from cgr.engines.hf.scheduler import CHUNK
 
@@ -72,12 +72,12 @@ class PackedProbe:
         open_cuts = list(range(len(positions)))
         logits = suffixes.extend(open_cuts, [self.query.suffix] * len(positions))
         while True:
-            found = Distributions.of(logits.to(self.cache.float64_device), self.query.top)
-            going = [row for row, cut in enumerate(open_cuts) if not answers[cut].take(found, row)]
+            found = distributions_of(logits.to(self.cache.float64_device), self.query.top)
+            going = [row for row, cut in enumerate(open_cuts) if not answers[cut].take(found[row])]
             open_cuts = [open_cuts[row] for row in going]
             if not open_cuts:
                 return answers
-            logits = suffixes.extend(open_cuts, [[found.tokens[row]] for row in going])
+            logits = suffixes.extend(open_cuts, [[found[row].token] for row in going])
 
 
 class _Suffixes:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from cgr.engines.hf.jobs import DecodeJob, Distributions, ProbeJob, Slot, ThinkJob
+from cgr.engines.hf.jobs import DecodeJob, ProbeJob, Slot, ThinkJob, distributions_of
 from cgr.engines.hf.kv_cache import KVCache
 from cgr.engines.hf.sampler import SamplingBatch
 from cgr.errors import CgrError, EngineError
@@ -84,17 +84,17 @@ class Scheduler:
         self._jobs = [job for job in self._jobs if job.slot is not slot]
         self._used.discard(slot.index)
 
-    def clear_cache(self) -> None:
-        """Free the memory of the KV cache unless a session is open. Must run on the decode thread."""
+    async def clear(self) -> None:
+        """Free the memory of the KV cache unless a session is open."""
+        with self._lock:
+            if idle := self._thread is None:  # a new thread cannot start while the process exits
+                self._clear()
+        if not idle:
+            await self.run(self._clear)
+
+    def _clear(self) -> None:
         if not self._used:
             self.cache.clear()
-
-    def clear_if_idle(self) -> bool:
-        """The same from any thread, if there is no decode thread; a new one cannot start while the process exits."""
-        with self._lock:
-            if self._thread is None:
-                self.clear_cache()
-            return self._thread is None
 
     def _start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="cgr-decode", daemon=True)
@@ -181,7 +181,7 @@ class Scheduler:
                 [job for job in jobs if isinstance(job, ThinkJob)], last if len(thinking) == len(jobs) else last[thinking]
             )
         for number, job in enumerate(jobs):
-            if isinstance(job, ProbeJob) and job.take(Distributions.of(logits[number, -job.keep :], job.query.top)):
+            if isinstance(job, ProbeJob) and job.take(distributions_of(logits[number, -job.keep :], job.query.top)):
                 finished.append(job)
         return finished
 
