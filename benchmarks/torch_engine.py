@@ -37,7 +37,7 @@ def timed(clock: Clock, work: Callable[..., Any], *arguments: Any) -> float:
 
 async def alone(engine: TransformersEngine, clock: Clock, work: Callable[..., Any], *arguments: Any) -> float:
     """The seconds that the work takes on the engine's thread. On another, torch would use more threads than cores."""
-    return await engine.run_exclusive(partial(timed, clock, work, *arguments))
+    return await engine.loaded.scheduler.run(partial(timed, clock, work, *arguments))
 
 
 @torch.inference_mode()  # type: ignore[untyped-decorator, unused-ignore]

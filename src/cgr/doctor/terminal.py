@@ -11,11 +11,7 @@ from cgr.doctor.noise import Noise, ProbeSeries
 from cgr.doctor.sample import Cost
 
 Lines = Iterator[tuple[str, str]]  # a label, which may be empty, and a text
-TEMPLATE = {
-    None: "unknown",
-    True: "writes the opening tag",
-    False: "does not write the opening tag: cgr writes it",
-}
+TEMPLATE = {None: "unknown", True: "writes the opening tag", False: "does not write the opening tag: cgr writes it"}
 
 
 def checkup_lines(checkup: Checkup) -> list[str]:

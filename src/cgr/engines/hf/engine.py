@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from cgr.engines import base
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from cgr.engines.hf.load import LoadedModel
     from cgr.engines.hf.session import TransformersSession
 
-T = TypeVar("T")
 OPTIONS = ("device", "dtype")
 LOADING = threading.Lock()  # transformers changes global state while it loads a model
 
@@ -112,13 +110,9 @@ class TransformersEngine:
             )
         if not cuts:
             return []
-        query = ProbeQuery.of(self.loaded, suffix, limit, done, top)
+        query = ProbeQuery(self.loaded, suffix, limit, done, top)
         packed = PackedProbe(self.loaded.model, query, [*prompt, *trace], [len(prompt) + cut for cut in cuts])
-        return await self.run_exclusive(packed.run)
-
-    async def run_exclusive(self, work: Callable[[], T]) -> T:
-        """Run this on the decode thread between two passes and return its result."""
-        return await self.loaded.scheduler.run(work)
+        return await self.loaded.scheduler.run(packed.run)
 
     async def close(self) -> None:
         """Free the memory of sessions, unless some are open; the model stays loaded and can be used again."""

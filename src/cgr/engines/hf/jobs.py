@@ -18,7 +18,6 @@ import torch
 from cgr.engines.base import Answered, Done, Ids, Sampling
 from cgr.engines.hf.load import LoadedModel
 from cgr.engines.hf.sampler import uniform_at
-from cgr.engines.text.detokenize import HFTokenizer
 from cgr.records import Token
 
 MIN_TOP = 5  # alternatives that are returned for each token of an answer, at least
@@ -88,23 +87,16 @@ class ThinkJob(_Job):
 
 @dataclass(frozen=True, slots=True)
 class ProbeQuery:
-    """What a probe decodes: at most `limit` tokens after the suffix, until `done` or a token among `control`.
+    """What a probe decodes: at most `limit` tokens after the suffix, until `done` or a control token.
 
-    `top`: how many alternatives are returned for each token.
+    `top`: how many alternatives are returned for each token; control tokens are then returned like any other.
     """
 
+    model: LoadedModel
     suffix: Ids
     limit: int
     done: Done
-    control: frozenset[int]
-    tokenizer: HFTokenizer
     top: int
-
-    @classmethod
-    def of(cls, model: LoadedModel, suffix: Ids, limit: int, done: Done, top: int) -> ProbeQuery:
-        """A query for this model; with `top`, control tokens are returned like any other."""
-        control = frozenset[int]() if top else model.control
-        return cls(suffix, limit, done, control, model.tokenizer, max(top, MIN_TOP))
 
 
 @dataclass(slots=True, eq=False)
@@ -165,7 +157,7 @@ class Distribution:
 
 def distributions_of(logits: torch.Tensor, top: int) -> list[Distribution]:
     """From logits [position, token]: the softmax at temperature 1, summed in double precision."""
-    values, ids = logits.topk(min(top, logits.shape[-1]), dim=-1)
+    values, ids = logits.topk(min(max(top, MIN_TOP), logits.shape[-1]), dim=-1)
     below = (logits - values[:, :1]).float()
     weights = below.exp()
     total = weights.sum(-1, keepdim=True, dtype=torch.float64)
@@ -184,13 +176,13 @@ class AnswerDecoder:
         self.tokens: list[Token] = []
         self.ended = False
         self.entropy: float | None = None
-        self._detokenizer = query.tokenizer.detokenizer(query.suffix)
+        self._detokenizer = query.model.tokenizer.detokenizer(query.suffix)
 
     def take(self, found: Distribution) -> bool:
         """Add the likeliest token. True when there are enough tokens, or the model ended its turn."""
         if self.entropy is None:
             self.entropy = found.entropy
-        if found.token in self.query.control:
+        if found.token in self.query.model.control and not self.query.top:
             self.ended = True
             return True
         self.tokens.append(Token(found.token, self._detokenizer.feed(found.token), found.top[0][1], found.top))

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from cgr.engines.hf.scheduler import Scheduler
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
-LAYER_TYPES = {"full_attention", "sliding_attention"}
 UNLIMITED = 1 << 30
 
 
@@ -232,7 +231,7 @@ def _window(name: str, model: Any) -> int | None:
     """The window of sliding-window layers. Raises `UsageError` for layers with a running state: they cannot be rewound."""
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ())
-    unknown = sorted(kinds - LAYER_TYPES)
+    unknown = sorted(kinds - {"full_attention", "sliding_attention"})
     if unknown or getattr(model, "_is_stateful", False):
         reason = ", ".join(unknown) or "a recurrent state"
         raise UsageError(

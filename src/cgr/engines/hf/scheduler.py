@@ -145,14 +145,12 @@ class Scheduler:
         """One token for every job, in as few passes as possible."""
         self._jobs = [job for job in self._jobs if not job.future.cancelled()]
         self._prefill()
-        finished: list[DecodeJob] = []
-        for group in pass_groups(self._jobs, lambda job: len(job.slot.ids) - job.slot.cached):
-            finished += self._decode(group)
-        if finished:
-            self._jobs = [job for job in self._jobs if job not in finished]
-            self._expected += len(finished)
-            for job in finished:
-                self._answer(job.future, job.result)
+        groups = pass_groups(self._jobs, lambda job: len(job.slot.ids) - job.slot.cached)
+        finished = [job for group in groups for job in self._decode(group)]
+        self._jobs = [job for job in self._jobs if job not in finished]
+        self._expected += len(finished)
+        for job in finished:
+            self._answer(job.future, job.result)
 
     def _prefill(self) -> None:
         """Compute all but the last tokens in chunks, so that the last pass is the same however a slot got its tokens."""
@@ -173,13 +171,11 @@ class Scheduler:
         """One pass; returns the jobs that it finished."""
         keep = max(job.keep for job in jobs)
         logits = self._forward(jobs, [len(job.slot.ids) for job in jobs], keep).to(self.cache.float64_device)
-        thinking = [number for number, job in enumerate(jobs) if isinstance(job, ThinkJob)]
+        thinking = {number: job for number, job in enumerate(jobs) if isinstance(job, ThinkJob)}
         finished: list[DecodeJob] = []
         if thinking:
-            last = logits[:, -1]
-            finished += self._sample(
-                [job for job in jobs if isinstance(job, ThinkJob)], last if len(thinking) == len(jobs) else last[thinking]
-            )
+            last = logits[:, -1] if len(thinking) == len(jobs) else logits[list(thinking), -1]
+            finished += self._sample(list(thinking.values()), last)
         for number, job in enumerate(jobs):
             if isinstance(job, ProbeJob) and job.take(distributions_of(logits[number, -job.keep :], job.query.top)):
                 finished.append(job)

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from cgr.engines.base import Answered, Done, Ids, OnText, Reader, Sampling, Stretch, Written, WrittenStop
@@ -64,15 +65,11 @@ class TransformersSession:
         unreturned = [token for token, _ in (*self._buffer, *self._watch.held)]
         if self._detokenizer is None and (on_text or self.model.end_tag.token is None):
             self._detokenizer = self.model.tokenizer.detokenizer([*self.prompt, *self.trace])
-        call = _caller(on_text) if on_text else None
-
-        def take(token: int, logprob: float, top: float) -> bool:
-            return self._take(token, logprob, top, tokens, call)
-
+        take = partial(self._take, tokens, _caller(on_text) if on_text else None)
         banned = self.model.end_tag.ids[:1] if ban_end else ()
         return ThinkJob(self.slot, self._length, unreturned, len(self.prompt), self.sampling, take, banned)
 
-    def _take(self, token: int, logprob: float, top: float, requested: int, call: OnText | None) -> bool:
+    def _take(self, requested: int, call: OnText | None, token: int, logprob: float, top: float) -> bool:
         """Called on the decode thread with each token; True when there are enough. `call` gets the requested text."""
         tag = self.model.end_tag.token
         if token in self.model.end_ids and token != tag:
@@ -107,7 +104,7 @@ class TransformersSession:
         self, suffix: Ids, limit: int, done: Done, guess: Ids = (), *, rewind: int = 0, top: int = 0
     ) -> Answered:
         """Decode greedily after the suffix, as if the last `rewind` tokens did not exist."""
-        query = ProbeQuery.of(self.model, suffix, limit, done, top)
+        query = ProbeQuery(self.model, suffix, limit, done, top)
         answered: Answered = await self.scheduler.complete(ProbeJob(self.slot, self._length - rewind, query, guess))
         return answered
 

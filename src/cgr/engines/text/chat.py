@@ -16,8 +16,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from cgr.engines.base import Conversation, messages_of
 from cgr.errors import NoThinkTags, UsageError
 
-# Two tags, the second with a slash, whose name contains a word for thinking: <think>, [THINK], <|thinking|>, <reasoning>,
-# ...
+# Two tags, the second with a slash, whose name contains a word for thinking: <think>, [THINK], <|thinking|>, <reasoning>
 TAG = re.compile(r"([<\[]\|?)/?([\w:]*(?:think|thought|reason)[\w:]*)(\|?[>\]])", re.IGNORECASE)
 
 
@@ -84,8 +83,7 @@ def _rendered(template: str, conversation: Conversation, bos: str = "", eos: str
         raise UsageError(f"The model's chat template fails: {error}.", "Use another file of this model.") from error
 
 
-# Without a template: each message on a line of its own. Jinja drops a line break at the end of a template, so it is a
-# string.
+# Without a template: each message on a line of its own. Jinja drops a line break at the end, so it is a string.
 PLAIN = "{% for message in messages %}{{ message.content }}{{ '\\n' }}{% endfor %}"
 
 
