@@ -106,6 +106,7 @@ def load(name: str, options: ModelOptions) -> LoadedModel:
 
 
 def _connect(name: str, gguf: Path | None, options: ModelOptions, model: Any, tokenizer: HFTokenizer) -> LoadedModel:
+    """Find out what its files say about a model, and make a scheduler for it."""
     import torch
 
     from cgr.engines.hf.kv_cache import KVCache
@@ -113,7 +114,8 @@ def _connect(name: str, gguf: Path | None, options: ModelOptions, model: Any, to
 
     tags = need_tags(options.tags or find_tags(tokenizer.template, tokenizer.special), name)
     trained = int(getattr(model.config.get_text_config(), "max_position_embeddings", 0)) or UNLIMITED
-    end_ids, window, context = _end_ids(model, tokenizer), _window(name, model), min(options.context or trained, trained)
+    context = min(options.context or trained, trained)
+    end_ids, window = _end_ids(model, tokenizer), _window(name, model)
     if options.threads:
         torch.set_num_threads(options.threads)
     weights, defaults = _fingerprint_and_defaults(name, gguf)
