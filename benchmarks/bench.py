@@ -92,8 +92,9 @@ def packed(smol: str, results: Results) -> None:
 def smol_in_vllm(smol: str, results: Results) -> None:
     """Convert the GGUF weights to a folder, because vLLM does not read GGUF files, and measure the costs."""
     from cgr.engines.hf.load import load, quiet
+    from cgr.engines.open import ModelOptions
 
-    loaded = load(smol, "cpu", "float32")
+    loaded = load(smol, ModelOptions(device="cpu", dtype="float32", think_tags=TAGS))
     loaded.model.hf_quantizer = None  # the loaded weights are not quantised
     loaded.model.config.__dict__.pop("quantization_config", None)
     with tempfile.TemporaryDirectory() as folder:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from cgr.doctor import machine
+from cgr.doctor.description import describe_machine
 
 Sense = Literal["at most", "at least"]
 
@@ -51,7 +51,7 @@ class Results:
         """The results that an earlier run on this machine wrote; empty if there are none."""
         path = _path(folder, quick)
         found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        if found.get("machine") != json.loads(json.dumps(machine.describe().to_dict())):
+        if found.get("machine") != json.loads(json.dumps(describe_machine().to_dict())):
             return cls(quick)
         rows = [Row(**{name: value for name, value in row.items() if name != "held"}) for row in found["rows"]]
         return cls(quick, rows, found["curves"], found["parts"])
@@ -70,7 +70,7 @@ class Results:
         """The content of bench.json."""
         return {
             "quick": self.quick,
-            "machine": machine.describe().to_dict(),
+            "machine": describe_machine().to_dict(),
             "parts": self.parts,
             "rows": [asdict(row) | {"held": row.held} for row in self.rows],
             "curves": self.curves,
@@ -91,7 +91,7 @@ class Results:
 
     def table(self) -> str:
         """The rows as a Markdown table below a line about the machine."""
-        found = machine.describe()
+        found = describe_machine()
         packages = ", ".join(f"{name} {version}" for name, version in found.packages)
         head = f"{found.processor}, {found.cores} cores; Python {found.python}, cgr {found.cgr}, {packages}"
         lines = [head, "", "| what | engine | measured | hold | |", "|---|---|---|---|---|"]

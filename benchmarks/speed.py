@@ -72,7 +72,7 @@ async def torch_loop(engine: Any, prompts: Prompts, tokens: int) -> int:
     from benchmarks.torch_engine import alone, bare_loop
 
     middle = sorted(prompts, key=len)[len(prompts) // 2]  # the bare loop needs prompts of equal length
-    await alone(engine, time.perf_counter, bare_loop, engine.connected.model.model, [middle] * len(prompts), tokens)
+    await alone(engine, time.perf_counter, bare_loop, engine.loaded.model, [middle] * len(prompts), tokens)
     return tokens * len(prompts)
 
 

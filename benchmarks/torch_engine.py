@@ -37,7 +37,7 @@ def timed(clock: Clock, work: Callable[..., Any], *arguments: Any) -> float:
 
 async def alone(engine: TransformersEngine, clock: Clock, work: Callable[..., Any], *arguments: Any) -> float:
     """The seconds that the work takes on the engine's thread. On another, torch would use more threads than cores."""
-    return await engine.run_exclusive(partial(timed, clock, work, *arguments))
+    return await engine.loaded.scheduler.run(partial(timed, clock, work, *arguments))
 
 
 @torch.inference_mode()  # type: ignore[untyped-decorator, unused-ignore]
@@ -88,12 +88,12 @@ async def _packed_costs(
         places = [len(trace) * (number + 1) // cuts for number in range(cuts)]
         once, packed = [], []
         for _ in range(rounds):
-            once.append(await alone(engine, clock, prefill, engine.connected.model.model, [*prompt, *trace]))
+            once.append(await alone(engine, clock, prefill, engine.loaded.model, [*prompt, *trace]))
             began = clock()
             await engine.probe_many(prompt, trace, places, suffix, limit, spec.done())
             packed.append(clock() - began)
         naive = [
-            await alone(engine, clock, prefill, engine.connected.model.model, [*prompt, *trace[:place], *suffix])
+            await alone(engine, clock, prefill, engine.loaded.model, [*prompt, *trace[:place], *suffix])
             for place in places[cuts // TIMED_CUTS - 1 :: cuts // TIMED_CUTS]
         ]
         ratio = statistics.median(mine / other for mine, other in zip(packed, once, strict=True))

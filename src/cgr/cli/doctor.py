@@ -14,8 +14,7 @@ from cgr.engines.open import ModelOptions
 from cgr.rules.base import THRESHOLD
 
 if TYPE_CHECKING:
-    from cgr.doctor import CheckupOptions
-    from cgr.doctor.result import Checkup
+    from cgr.doctor import Checkup, CheckupOptions
     from cgr.solve import Model
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import Any
 
-from cgr.doctor import cost, integers, machine, noise
-from cgr.doctor.noise import OtherEngines
-from cgr.doctor.result import Checkup, EncodedTag, ModelDescription
-from cgr.doctor.sample import ProbeSetup, think
-from cgr.engines.base import Engine, ModelInfo
+from cgr.doctor.description import Integers, Machine, ModelDescription, count_integers, describe_machine, describe_model
+from cgr.doctor.noise import Noise, OtherEngines, measure_noise
+from cgr.doctor.sample import Cost, ProbeSetup, measure_cost, think
+from cgr.engines.base import Engine
 from cgr.errors import UsageError
 from cgr.model.problems import unseen
-from cgr.settings import Resolved, Settings
+from cgr.records import Record
+from cgr.settings import Settings
 
 CUTS = 8
 
@@ -41,6 +40,17 @@ class CheckupOptions:
         return tuple(self.tokens * k // CUTS for k in range(1, CUTS + 1))
 
 
+@dataclass(frozen=True, slots=True)
+class Checkup(Record):
+    """All findings of `cgr doctor`."""
+
+    machine: Machine
+    model: ModelDescription
+    integers: Integers
+    noise: Noise
+    cost: Cost
+
+
 def other_threads(engine: Engine) -> int | None:
     """A number of threads different from the engine's; None if the engine does not compute on threads of this process."""
     threads = engine.info.threads
@@ -56,49 +66,19 @@ async def examine(
     resolved = Settings(threshold=options.threshold).resolve(whole)
     spec = resolved.settings.spec()
     question = resolved.settings.prompt(next(itertools.islice(unseen(), 9, None)).text)
-    description = await _describe(engine, whole, resolved, question)
-    lengths = await integers.measure(engine, spec.max_answer_tokens)
+    description = await describe_model(engine, whole, resolved, question)
+    lengths = await count_integers(engine, spec.max_answer_tokens)
     short = replace(spec, max_answer_tokens=min(lengths.needed, lengths.allowed))  # the answer is an integer
     setup = await ProbeSetup.create(engine, question, short, options.cuts)
     sessions = min(options.sessions, info.sessions or options.sessions)
     plain, probed = await think(setup), await think(setup, probe=True)
     return Checkup(
-        machine=machine.describe(),
+        machine=describe_machine(),
         model=description,
         integers=lengths,
-        noise=await noise.measure(setup, plain, probed, others or {}, options.threshold, sessions),
-        cost=cost.measure(setup, plain, probed, options.share, resolved.interval),
+        noise=await measure_noise(setup, plain, probed, others or {}, options.threshold, sessions),
+        cost=measure_cost(setup, plain, probed, options.share, resolved.interval),
     )
-
-
-async def _describe(engine: Engine, info: ModelInfo, resolved: Resolved, question: str) -> ModelDescription:
-    capabilities, dialect = engine.capabilities, getattr(engine, "dialect", None)
-    return ModelDescription(
-        name=info.name,
-        engine=info.engine,
-        context=info.context,
-        fingerprint=info.fingerprint,
-        capabilities={name: _plain(getattr(capabilities, name)) for name in capabilities.__slots__},
-        opening=EncodedTag(info.open_tag, await engine.encode(info.open_tag)),
-        closing=EncodedTag(info.close_tag, await engine.encode(info.close_tag)),
-        template_opens=info.template_opens,
-        prompt_end=await _prompt_end(engine, question),
-        budget=resolved.budget,
-        interval=resolved.interval,
-        max_answer_tokens=resolved.settings.spec().max_answer_tokens,
-        dialect=None if dialect is None else dialect.to_dict(),
-    )
-
-
-def _plain(value: Any) -> Any:
-    """A value that JSON can hold: a set becomes a sorted list."""
-    return sorted(value) if isinstance(value, frozenset) else value
-
-
-async def _prompt_end(engine: Engine, question: str) -> str:
-    """The last six tokens of the prompt, decoded one by one: a control token may have no text."""
-    prompt = await engine.prompt(question)
-    return "".join([await engine.decode([token]) or f"<token {token}>" for token in prompt[-6:]])
 
 
 __all__ = ["Checkup", "CheckupOptions", "examine", "other_threads"]

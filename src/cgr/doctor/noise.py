@@ -60,7 +60,7 @@ class Noise(Record):
         return self.largest <= EXACT and not self.answers_changed
 
 
-async def measure(
+async def measure_noise(
     setup: ProbeSetup, plain: TimedTrace, probed: TimedTrace, others: OtherEngines, threshold: float, sessions: int
 ) -> Noise:
     """Probe one trace in several ways. `plain` was generated without probes, `probed` with them. `others` open the same
@@ -85,18 +85,9 @@ def compare_series(series: Sequence[ProbeSeries], cuts: tuple[int, ...], thresho
     inner = [values for values in at_cuts if INNER[0] <= min(values) and max(values) <= INNER[1]]
     log_odds = max((_log_odds(max(values)) - _log_odds(min(values)) for values in inner), default=0.0)
     low, high = _band(threshold, log_odds if inner else None, largest)
-    return Noise(
-        ways=tuple(series),
-        cuts=cuts,
-        largest=largest,
-        log_odds=log_odds,
-        answers_changed=sum(len(set(answers)) > 1 for answers in answers_at_cuts),
-        threshold=threshold,
-        low=low,
-        high=high,
-        moved=sum(min(values) < threshold <= max(values) for values in at_cuts),
-        trace_repeats=repeats,
-    )
+    changed = sum(len(set(answers)) > 1 for answers in answers_at_cuts)
+    moved = sum(min(values) < threshold <= max(values) for values in at_cuts)
+    return Noise(tuple(series), cuts, largest, log_odds, changed, threshold, low, high, moved, repeats)
 
 
 def _band(threshold: float, log_odds: float | None, largest: float) -> tuple[float, float]:

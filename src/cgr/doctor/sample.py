@@ -1,17 +1,21 @@
-"""The trace that a checkup probes: how it is generated, timed and probed."""
+"""The trace that a checkup probes: how it is generated and probed, and what a probe of it costs."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
+from statistics import median
 
 from cgr.engines.base import Engine, Sampling, Session
 from cgr.probing import ProbeSpec
-from cgr.records import Probe
+from cgr.records import Probe, Record
 from cgr.rules.base import WAIT
+
+GRID = 32  # engines think in chunks of 32 tokens: a multiple of it leaves no partial chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +93,39 @@ async def _stretch(session: Session, tokens: int, wait: Sequence[int]) -> list[i
             await session.append(written)
             ids += written
     return ids
+
+
+@dataclass(frozen=True, slots=True)
+class Cost(Record):
+    """Seconds per thinking token and per probe, measured up to position `at` with answers of up to `answer_tokens`. A
+    probe includes the time to rewind the cache.
+
+    `interval` is the smallest multiple of 32 with probe_seconds / (interval * token_seconds) <= share. `own_interval` is
+    the default interval of the model, and `own_share` the ratio there.
+    """
+
+    at: int
+    answer_tokens: int
+    token_seconds: float
+    probe_seconds: float
+    share: float
+    interval: int
+    own_interval: int
+    own_share: float
+
+
+def measure_cost(setup: ProbeSetup, plain: TimedTrace, probed: TimedTrace, share: float, own_interval: int) -> Cost:
+    """The cost, from a trace without probes and the same trace with probes; all times are medians."""
+    each = [seconds / step for seconds, step in zip(plain.stretch_seconds, setup.steps, strict=True)]
+    token = median(each[1:] or each)  # the first stretch includes the prompt
+    # a probe also makes the next stretch of thinking longer, by rewinding the cache
+    rewinding = median(probed.stretch_seconds[1:] or [0.0]) - median(plain.stretch_seconds[1:] or [0.0])
+    probe = median(probed.probe_seconds) + max(rewinding, 0.0)
+    interval, own_share = interval_for(probe, token, share), probe / (own_interval * token)
+    answer_tokens = setup.spec.max_answer_tokens
+    return Cost(setup.cuts[-1], answer_tokens, token, probe, share, interval, own_interval, own_share)
+
+
+def interval_for(probe_seconds: float, token_seconds: float, share: float) -> int:
+    """The smallest multiple of 32 at which probing takes at most this share of the thinking time."""
+    return GRID * max(math.ceil(probe_seconds / (share * token_seconds * GRID)), 1)

@@ -16,6 +16,7 @@ from cgr.errors import Busy, DoesNotFit, MissingCapability
 from cgr.records import Probe, Token
 
 T = TypeVar("T")
+Ids = Sequence[int]
 Done = Callable[[Sequence[Token]], bool]
 OnText = Callable[[str], None]
 WrittenStop = Literal["eos", "limit", "stop"]

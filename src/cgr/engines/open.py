@@ -84,6 +84,8 @@ class ModelOptions:
     def __post_init__(self) -> None:
         if self.sessions < 1:
             raise UsageError(f"A model cannot be opened with {self.sessions} sessions.", "Use sessions=1 or more.")
+        if self.threads is not None and self.threads < 1:
+            raise UsageError(f"A model cannot run with {self.threads} threads.", "Use --threads 1 or more.")
 
     @classmethod
     def of(cls, **options: Any) -> ModelOptions:

@@ -46,7 +46,7 @@ async def test_connect_does_not_block_the_event_loop(monkeypatch: pytest.MonkeyP
         loads.append(ticked.wait(LONG_ENOUGH))
         return object()
 
-    monkeypatch.setattr("cgr.engines.hf.engine._connect", slow_load)
+    monkeypatch.setattr("cgr.engines.hf.load.load", slow_load)
     engine = TransformersEngine("anything")
 
     async def tick() -> None:
@@ -67,7 +67,7 @@ async def test_a_failed_connect_can_be_repeated(monkeypatch: pytest.MonkeyPatch)
             raise result
         return result
 
-    monkeypatch.setattr("cgr.engines.hf.engine._connect", load)
+    monkeypatch.setattr("cgr.engines.hf.load.load", load)
     engine = TransformersEngine("anything")
     with pytest.raises(UsageError, match="no"):
         await engine.connect()
@@ -90,7 +90,7 @@ async def test_more_sessions_than_places_wait_for_each_other() -> None:
     traces = await asyncio.gather(*(thought(small, QUESTION, Sampling(9.0, seed=seed), 24) for seed in range(5)))
     assert len(set(traces)) == 5
     assert traces[3] == await thought(small, QUESTION, Sampling(9.0, seed=3), 24)
-    assert small.connected.scheduler.cache.rows == 2
+    assert small.loaded.scheduler.cache.rows == 2
 
 
 @pytest.mark.heavy

@@ -71,7 +71,7 @@ async def test_errors_are_one_sentence(
 
 async def test_device_and_dtype_can_be_chosen() -> None:
     engine = await opened(dtype="float64", device="cpu", threads=1)
-    assert str(engine.connected.model.model.dtype) == "torch.float64"
+    assert str(engine.loaded.model.dtype) == "torch.float64"
     assert len(await thought(engine, QUESTION, GREEDY, 12)) == 12
 
 

@@ -47,11 +47,10 @@ def test_recorded_traces_can_be_repeated() -> None:
 
 
 def test_a_uniform_depends_only_on_seed_and_position() -> None:
-    from cgr.engines.hf.sampler import BLOCK, KeyedRandom, uniforms
+    from cgr.engines.hf.sampler import BLOCK, uniform_at, uniforms
 
     whole = uniforms(7, 0, 3 * BLOCK)
-    random = KeyedRandom(7)
-    assert [random.at(place) for place in (BLOCK + 3, 5, 2 * BLOCK)] == [whole[BLOCK + 3], whole[5], whole[2 * BLOCK]]
+    assert [uniform_at(7, place) for place in (BLOCK + 3, 5, 2 * BLOCK)] == [whole[BLOCK + 3], whole[5], whole[2 * BLOCK]]
     assert uniforms(7, 100, 4) == whole[100:104]
     assert all(0 <= one < 1 for one in whole)
     assert abs(math.fsum(whole) / len(whole) - 0.5) < 0.05

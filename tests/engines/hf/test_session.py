@@ -30,7 +30,7 @@ def plain_logits(engine: TransformersEngine, ids: Sequence[int]) -> Any:
     import torch
 
     with torch.inference_mode():
-        logits = engine.connected.model.model(input_ids=torch.tensor([list(ids)])).logits[0]
+        logits = engine.loaded.model(input_ids=torch.tensor([list(ids)])).logits[0]
     return logits.clone()
 
 
@@ -74,7 +74,7 @@ async def test_greedy_thinking_equals_a_plain_pass(hf: TransformersEngine) -> No
     await session.close()
     logits = plain_logits(hf, [*session.prompt, *session.trace])[len(session.prompt) - 1 : -1]
     expected = torch.log_softmax(logits.double(), -1)
-    logits[:, hf.connected.facts.end_tag.ids[0]] -= 1e9
+    logits[:, hf.loaded.end_tag.ids[0]] -= 1e9
     assert logits.argmax(-1).tolist() == session.trace
     given = [logprob for stretch in stretches for logprob in stretch.logprobs]
     assert given == pytest.approx([expected[i, token].item() for i, token in enumerate(session.trace)], abs=1e-4)
@@ -168,7 +168,7 @@ async def test_thinking_ends_at_the_tag_and_can_be_continued(hf: TransformersEng
     await session.append(waiting)
     more = await session.think(30, ban_end=True)
     assert more.ids
-    assert tagged.connected.facts.end_tag.token not in more.ids
+    assert tagged.loaded.end_tag.token not in more.ids
     assert session.trace == [*whole[:place], *waiting, *more.ids]
     await session.close()
 
@@ -182,7 +182,7 @@ async def test_a_ban_does_not_change_raw_probabilities(hf: TransformersEngine) -
     stretch = await session.think(place + 1, ban_end=True)
     await session.close()
     raw = plain_logits(tagged, [*session.prompt, *whole[:place]])[-1].double().log_softmax(-1)
-    assert stretch.ids[-1] != tagged.connected.facts.end_tag.token == int(raw.argmax())
+    assert stretch.ids[-1] != tagged.loaded.end_tag.token == int(raw.argmax())
     assert stretch.logprobs[-1] == pytest.approx(float(raw[stretch.ids[-1]]), abs=1e-5)
 
 
@@ -216,7 +216,7 @@ async def test_an_end_of_turn_ends_thinking(hf: TransformersEngine) -> None:
     whole = await thought(hf, QUESTION, GREEDY, 96)
     place, _ = await single(hf, whole, 4)
     session = await hf.open(QUESTION, GREEDY, room=128)
-    session.facts = replace(session.facts, end_ids=frozenset({whole[place]}))
+    session.model = replace(session.model, end_ids=frozenset({whole[place]}))
     stretch = await session.think(96)
     assert (stretch.ids, stretch.ended, stretch.eos) == (whole[:place], True, True)
     assert [piece async for piece in session.write(8)] == []
@@ -246,13 +246,14 @@ async def test_a_written_answer_comes_in_pieces(hf: TransformersEngine) -> None:
     session = await hf.open(QUESTION, GREEDY, room=96)
     await session.think(30, ban_end=True)
     pieces = await pieces_of(session, 24)
-    ids = session.slot.ids[len(session.prompt) + 30 + len(session.facts.end_tag.ids) :]
+    ids = session.slot.ids[len(session.prompt) + 30 + len(session.model.end_tag.ids) :]
     assert len(pieces) > 3
     assert "".join(piece.text for piece in pieces) == await hf.decode(ids)
     assert (sum(piece.tokens for piece in pieces), pieces[-1].stop) == (len(ids), "eos")
     short = await pieces_of(session, 3)
     assert ("".join(piece.text for piece in short), short[-1].stop) == (await hf.decode(ids[:3]), "limit")
-    session.facts = replace(session.facts, context=len(session.prompt) + 30)
+    info = replace(session.model.info, context=len(session.prompt) + 30)
+    session.model = replace(session.model, info=info)
     assert await pieces_of(session, 24) == [Written("", 0, "limit")]
     await session.close()
 
@@ -387,7 +388,7 @@ async def test_sliding_windows(layers: str, tmp_path: Path) -> None:
     one, _ = await asyncio.gather(thought(engine, QUESTION, GREEDY, 60), thought(engine, OTHERS[0], GREEDY, 20))
     prompt = await engine.prompt(QUESTION)
     logits = plain_logits(engine, [*prompt, *one])[len(prompt) - 1 : -1]
-    logits[:, engine.connected.facts.end_tag.ids[0]] -= 1e9
+    logits[:, engine.loaded.end_tag.ids[0]] -= 1e9
     assert logits.argmax(-1).tolist() == list(one)
     assert engine.capabilities.packed == (layers == "none")
     if layers != "none":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,8 @@ TEXTS = ("plain", "naïve – 日本語 🙂!", " a  b\n\n c")
 class Bytes:
     """A tokenizer whose tokens are the bytes of UTF-8."""
 
-    bos_token = eos_token = None
+    bos_token = eos_token = chat_template = None
+    added_tokens_decoder: ClassVar[dict[int, str]] = {}
 
     def __call__(self, text: str, *, add_special_tokens: bool) -> dict[str, list[int]]:
         return {"input_ids": list(text.encode())}
@@ -53,7 +54,7 @@ def test_an_unfinished_character_is_flushed() -> None:
 @pytest.mark.heavy
 @pytest.mark.parametrize("text", TEXTS)
 def test_pieces_of_a_real_tokenizer(text: str, connected_once: TransformersEngine) -> None:
-    assert_joins(connected_once.connected.model.tokenizer, text)
+    assert_joins(connected_once.loaded.tokenizer, text)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from cgr.engines.completions.dialect import LLAMA, CompletionRequest, Dialect, P
 from cgr.engines.completions.http import BadReply, Server
 from cgr.engines.completions.pool import Pool
 from cgr.engines.text.chat import ThinkTags, find_tags, render
-from cgr.engines.text.tokenizer import LocalTokenizer
+from cgr.engines.text.model_files import LocalTokenizer
 from cgr.errors import EngineError, UsageError
 
 MAX_CACHED_CHARACTERS = 256

@@ -33,7 +33,7 @@ from cgr.engines.completions.session import CompletionsSession
 from cgr.engines.completions.thinking import ThinkingFormat
 from cgr.engines.open import ModelOptions
 from cgr.engines.text.chat import ThinkTags
-from cgr.engines.text.tokenizer import LocalTokenizer
+from cgr.engines.text.model_files import LocalTokenizer
 from cgr.errors import EngineError, UsageError
 
 NAME = "completions"

@@ -17,7 +17,7 @@ from cgr.engines.completions.pool import Pool
 from cgr.engines.completions.thinking import ThinkingFormat
 from cgr.engines.open import ModelOptions
 from cgr.engines.text.chat import EndTag, need_tags
-from cgr.engines.text.tokenizer import LocalTokenizer
+from cgr.engines.text.model_files import LocalTokenizer
 from cgr.errors import MissingCapability, ModelNotFound, UsageError
 
 TRIAL_TOKENS, TRIALS = 64, 8  # to measure how many tokens change when their text is encoded again

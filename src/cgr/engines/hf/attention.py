@@ -10,7 +10,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 
 NAME = "cgr_grouped"
 UNSUPPORTED = ("position_bias", "s_aux", "softcap", "cache")  # arguments that only the library's function handles
@@ -22,19 +26,16 @@ class Block(NamedTuple):
     first: int
     last: int
     end: int
-    mask: torch.Tensor
+    mask: Tensor
 
 
-def repeat_mask(mask: torch.Tensor, queries_per_key: int) -> torch.Tensor:
+def repeat_mask(mask: Tensor, queries_per_key: int) -> Tensor:
     """A mask [row, 1, query, key] repeated for all query heads that share a key head."""
     return mask.repeat(1, 1, queries_per_key, 1) if queries_per_key > 1 else mask
 
 
 def install(model: Any) -> None:
     """Give a model this attention if it uses torch's own; models with another implementation keep it."""
-    from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers.masking_utils import sdpa_mask
-
     if model.config.get_text_config()._attn_implementation != "sdpa":
         return
     AttentionInterface.register(NAME, grouped)
@@ -43,28 +44,18 @@ def install(model: Any) -> None:
 
 
 def grouped(
-    module: Any,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    *,
-    scaling: float | None = None,
-    blocks: Sequence[Block] | None = None,
-    **kwargs: Any,
-) -> tuple[torch.Tensor, None]:
+    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
+) -> tuple[Tensor, None]:
     """The attention function that transformers calls.
 
-    `blocks`: all queries in consecutive blocks, each with its own mask. Empty: nothing is hidden; None: `attention_mask`
-    applies.
+    The option `blocks`: all queries in consecutive blocks, each with its own mask. Empty: nothing is hidden; None:
+    `attention_mask` applies.
     """
-    from transformers.integrations.sdpa_attention import sdpa_attention_forward
-
-    if attention_mask is None or any(kwargs.get(name) is not None for name in UNSUPPORTED):
-        result: tuple[torch.Tensor, None] = sdpa_attention_forward(
-            module, query, key, value, attention_mask, scaling=scaling, **kwargs
-        )
+    if attention_mask is None or any(options.get(name) is not None for name in UNSUPPORTED):
+        result: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
         return result
+    blocks: Sequence[Block] | None = options.get("blocks")
+    scaling: float | None = options.get("scaling")
     if blocks:
         outputs = [
             _attend(query[:, :, one.first : one.last], key[:, :, : one.end], value[:, :, : one.end], one.mask, scaling)
@@ -75,9 +66,7 @@ def grouped(
     return _attend(query, key, value, mask, scaling).transpose(1, 2).contiguous(), None
 
 
-def _attend(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, scaling: float | None
-) -> torch.Tensor:
+def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float | None) -> Tensor:
     batch, heads, length, features = query.shape
     query = query.reshape(batch, key.shape[1], -1, features)
     output = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling)

@@ -7,55 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from cgr.engines.base import (
-    FILTERS,
-    Answered,
-    Capabilities,
-    Conversation,
-    Done,
-    Engine,
-    ModelInfo,
-    Places,
-    Prompt,
-    Sampling,
-    check_fits,
-    check_sampling,
-    prompt_ids,
-)
+from cgr.engines import base
+from cgr.engines.base import Answered, Done, Ids, Places
 from cgr.engines.open import ModelOptions
-from cgr.engines.text.chat import EndTag, ThinkTags, find_tags, need_tags, opens_thinking, render
-from cgr.errors import EngineError, MissingCapability, UsageError
+from cgr.engines.text.chat import render
+from cgr.errors import EngineError, MissingCapability
 
 if TYPE_CHECKING:
     from cgr.engines.hf.load import LoadedModel
-    from cgr.engines.hf.scheduler import Scheduler
-    from cgr.engines.hf.session import ModelFacts, TransformersSession
+    from cgr.engines.hf.session import TransformersSession
 
-T = TypeVar("T")
-NAME = "transformers"
 OPTIONS = ("device", "dtype")
 LOADING = threading.Lock()  # transformers changes global state while it loads a model
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectedModel:
-    """What the engine has once the model is loaded."""
-
-    model: LoadedModel
-    tags: ThinkTags
-    facts: ModelFacts
-    info: ModelInfo
-    capabilities: Capabilities
-    scheduler: Scheduler
-
-
-def open_engine(name: str, options: ModelOptions) -> Engine:
+def open_engine(name: str, options: ModelOptions) -> base.Engine:
     """The engine for a hub id, a folder as `transformers` saves it, or a GGUF file."""
     return TransformersEngine(name, options)
 
@@ -67,149 +37,84 @@ class TransformersEngine:
     """
 
     notes: tuple[str, ...] = ()
-    prober: Engine | None = None
+    prober: base.Engine | None = None
 
     def __init__(self, name: str, options: ModelOptions = ModelOptions()) -> None:
         self.name, self.options = name, options
-        self._connected: ConnectedModel | None = None
+        self._loaded: LoadedModel | None = None
         self._places: WeakKeyDictionary[asyncio.AbstractEventLoop, Places[int]] = WeakKeyDictionary()
 
     async def connect(self) -> None:
         """Load the model in a thread. Further calls do nothing; calls at the same time wait for the first one."""
-        if self._connected is None:
+        if self._loaded is None:
             await asyncio.to_thread(self._load)
 
     def _load(self) -> None:
+        from cgr.engines.hf.load import load
+
         with LOADING:
-            if self._connected is None:
-                self._connected = _connect(self.name, self.options)
+            self._loaded = self._loaded or load(self.name, self.options)
 
     @property
-    def connected(self) -> ConnectedModel:
+    def loaded(self) -> LoadedModel:
         """The loaded model and what belongs to it; `EngineError` before `connect`."""
-        if self._connected is None:
+        if self._loaded is None:
             raise EngineError(f"{self.name} is not loaded yet.", "Await engine.connect() first.")
-        return self._connected
+        return self._loaded
 
     @property
-    def info(self) -> ModelInfo:
-        return self.connected.info
+    def info(self) -> base.ModelInfo:
+        return self.loaded.info
 
     @property
-    def capabilities(self) -> Capabilities:
-        return self.connected.capabilities
+    def capabilities(self) -> base.Capabilities:
+        packed, filters = self.loaded.window is None, base.FILTERS
+        return base.Capabilities(
+            "full", True, True, True, verify=True, thinking_logprobs=True, packed=packed, sampling=filters
+        )
 
     async def encode(self, text: str) -> tuple[int, ...]:
-        return self.connected.model.tokenizer.encode(text)
+        return self.loaded.tokenizer.encode(text)
 
-    async def decode(self, ids: Sequence[int]) -> str:
-        return self.connected.model.tokenizer.decode(ids) if ids else ""
+    async def decode(self, ids: Ids) -> str:
+        return self.loaded.tokenizer.decode(ids) if ids else ""
 
-    async def prompt(self, conversation: Conversation) -> tuple[int, ...]:
-        model, tokenizer = self.connected.model, self.connected.model.tokenizer
-        text = render(model.template, conversation, self.connected.tags, bos=tokenizer.bos, eos=tokenizer.eos)
+    async def prompt(self, conversation: base.Conversation) -> tuple[int, ...]:
+        tokenizer = self.loaded.tokenizer
+        text = render(tokenizer.template, conversation, self.loaded.tags, bos=tokenizer.bos, eos=tokenizer.eos)
         has_bos = bool(tokenizer.bos) and text.startswith(tokenizer.bos)
         return tokenizer.encode(text, special=not has_bos)
 
     async def open(
-        self, prompt: Prompt, sampling: Sampling, *, room: int, overlap: bool = False, wait: float | None = None
+        self, prompt: base.Prompt, sampling: base.Sampling, *, room: int, overlap: bool = False, wait: float | None = None
     ) -> TransformersSession:
         from cgr.engines.hf.session import TransformersSession
 
-        ids = await prompt_ids(prompt, self)
-        check_sampling(sampling, self)
-        check_fits(ids, room, self.info.context)
-        places = self._loop_places()
+        ids = await base.prompt_ids(prompt, self)
+        base.check_sampling(sampling, self)
+        base.check_fits(ids, room, self.info.context)
+        places = self._places.setdefault(asyncio.get_running_loop(), Places(range(self.options.sessions)))
         release = partial(places.give_back, await places.take(wait))
-        return TransformersSession(self.connected.scheduler, self.connected.facts, ids, sampling, release)
-
-    def _loop_places(self) -> Places[int]:
-        loop = asyncio.get_running_loop()
-        if loop not in self._places:
-            self._places[loop] = Places(range(self.options.sessions))
-        return self._places[loop]
+        return TransformersSession(self.loaded, ids, sampling, release)
 
     async def probe_many(
-        self,
-        prompt: Sequence[int],
-        trace: Sequence[int],
-        cuts: Sequence[int],
-        suffix: Sequence[int],
-        limit: int,
-        done: Done,
-        *,
-        top: int = 0,
+        self, prompt: Ids, trace: Ids, cuts: Ids, suffix: Ids, limit: int, done: Done, *, top: int = 0
     ) -> list[Answered]:
         """Probe a trace at all cuts (ascending) at once: the same answers as cut by cut, for much less."""
-        from cgr.engines.hf.kv_cache import KVCache
+        from cgr.engines.hf.jobs import ProbeQuery
         from cgr.engines.hf.packed_probe import PackedProbe
 
-        model = self.connected.model
-        if model.window is not None:
+        if self.loaded.window is not None:
             raise MissingCapability(
                 f"{self.info.name} has sliding-window layers, whose probes cannot be packed.", "Probe cut by cut."
             )
         if not cuts:
             return []
-        query = self.connected.facts.query(suffix, limit, done, top)
-        positions = [len(prompt) + cut for cut in cuts]
-        packed = PackedProbe(KVCache(model.model, limits=(1, 0)), query, [*prompt, *trace], positions)
-        return await self.run_exclusive(packed.run)
-
-    async def run_exclusive(self, work: Callable[[], T]) -> T:
-        """Run this on the decode thread between two passes and return its result."""
-        from cgr.engines.hf.jobs import ExclusiveJob
-        from cgr.engines.hf.session import run_job
-
-        result: T = await run_job(self.connected.scheduler, ExclusiveJob(work))
-        return result
+        query = ProbeQuery(self.loaded, suffix, limit, done, top)
+        packed = PackedProbe(self.loaded.model, query, [*prompt, *trace], [len(prompt) + cut for cut in cuts])
+        return await self.loaded.scheduler.run(packed.run)
 
     async def close(self) -> None:
         """Free the memory of sessions, unless some are open; the model stays loaded and can be used again."""
-        if self._connected is not None and not self._connected.scheduler.clear_if_idle():
-            await self.run_exclusive(self._connected.scheduler.clear_cache)
-
-
-def _connect(name: str, options: ModelOptions) -> ConnectedModel:
-    """Load the model and find out what it can do. Takes long."""
-    from cgr.engines.hf.load import load
-
-    model = load(name, options.device, options.dtype)  # checks that torch is installed, before the imports that need it
-    from cgr.engines.hf.kv_cache import KVCache
-    from cgr.engines.hf.scheduler import Scheduler
-    from cgr.engines.hf.session import ModelFacts
-
-    tags = need_tags(options.tags or find_tags(model.template, model.added), name)
-    end_tag = EndTag(tags.close, model.tokenizer.encode(tags.close))
-    control = frozenset({*model.added.values(), *model.end_ids}) - {model.added.get(tags.open, -1)}
-    context = min(options.context or model.context, model.context)
-    info = ModelInfo(
-        name=options.model or name,
-        engine=NAME,
-        context=context,
-        open_tag=tags.open,
-        close_tag=tags.close,
-        fingerprint=model.fingerprint,
-        model_context=model.context,
-        sessions=options.sessions,
-        threads=_set_threads(options.threads),
-        template_opens=opens_thinking(model.template, tags),
-        **model.defaults,
-    )
-    capabilities = Capabilities(
-        "full", True, True, True, verify=True, thinking_logprobs=True, packed=model.window is None, sampling=FILTERS
-    )
-    scheduler = Scheduler(KVCache(model.model, limits=(options.sessions, context), window=model.window))
-    facts = ModelFacts(model.tokenizer, end_tag, model.end_ids, control, context)
-    return ConnectedModel(model, tags, facts, info, capabilities, scheduler)
-
-
-def _set_threads(threads: int | None) -> int:
-    """Set the number of torch's threads, if one is given; returns the number that it uses."""
-    import torch
-
-    if threads is not None:
-        if threads < 1:
-            raise UsageError(f"{threads} threads cannot compute anything.", "Use --threads 1 or more.")
-        torch.set_num_threads(threads)
-    return int(torch.get_num_threads())
+        if self._loaded is not None:
+            await self._loaded.scheduler.clear()

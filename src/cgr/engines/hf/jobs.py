@@ -1,4 +1,4 @@
-"""What the scheduler runs: thinking (sampled), probes (greedy, with whole distributions), and work between two passes.
+"""What the scheduler runs: thinking, which is sampled, and probes, which are greedy and give whole distributions.
 
 A session owns a slot. Every job first sets what its slot contains, so a job never depends on the one before it.
 """
@@ -15,31 +15,29 @@ from typing import Any
 
 import torch
 
-from cgr.engines.base import Answered, Done, Sampling
-from cgr.engines.hf.sampler import KeyedRandom
-from cgr.engines.text.detokenize import HFTokenizer
+from cgr.engines.base import Answered, Done, Ids, Sampling
+from cgr.engines.hf.load import LoadedModel
+from cgr.engines.hf.sampler import uniform_at
 from cgr.records import Token
 
+MIN_TOP = 5  # alternatives that are returned for each token of an answer, at least
 OnToken = Callable[[int, float, float], bool]
 
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """One session's tokens, and how many of them are in the KV cache.
-
-    `index`: the row of the KV cache, which the scheduler assigns.
-    """
+    """One session's tokens, how many of them are in the KV cache, and its row there, which the scheduler assigns."""
 
     ids: list[int]
     cached: int = 0
     index: int = -1
 
-    def rewind(self, length: int, tail: Sequence[int]) -> None:
+    def rewind(self, length: int, tail: Ids) -> None:
         """Keep `length` tokens and continue with `tail`. The last kept token is computed again: its logits are needed."""
         self.replace_end(length, tail)
         self.cached = min(self.cached, max(length - 1, 0))
 
-    def replace_end(self, length: int, tail: Sequence[int]) -> None:
+    def replace_end(self, length: int, tail: Ids) -> None:
         """Keep `length` tokens, which stay in the KV cache, and continue with `tail`."""
         del self.ids[length:]
         self.cached = min(self.cached, length)
@@ -47,79 +45,70 @@ class Slot:
 
 
 @dataclass(slots=True, eq=False)
-class ThinkJob:
-    """Sample tokens after `length` tokens of the slot and `tail`.
-
-    `on_token` gets each token, its log-probability and the mean of the highest ones (NaN without `logprobs`), and returns
-    True after the last token. `banned` tokens are never sampled. Positions of `random` count from the end of the `prompt`.
-    """
-
-    slot: Slot
-    length: int
-    tail: Sequence[int]
-    prompt: int
-    sampling: Sampling
-    random: KeyedRandom
-    on_token: OnToken
-    banned: tuple[int, ...] = ()
-    logprobs: bool = False
-    future: Future[None] = field(default_factory=Future)
-    keep: int = 1
-
-    @property
-    def prefilled(self) -> int:
-        """How many tokens must be in the KV cache before the first token is sampled."""
-        return len(self.slot.ids) - 1
-
-    def begin(self) -> None:
-        """Set what the slot contains."""
-        self.slot.rewind(self.length, self.tail)
-
-    def uniform(self) -> float:
-        """The uniform number for the next token."""
-        return self.random.at(len(self.slot.ids) - self.prompt)
-
-    def result(self) -> None:
-        """Nothing: `on_token` has everything."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeQuery:
-    """What a probe decodes: at most `limit` tokens after the suffix, until `done` or a token among `control`.
-
-    `top`: how many alternatives are returned for each token.
-    """
-
-    suffix: Sequence[int]
-    limit: int
-    done: Done
-    control: frozenset[int]
-    tokenizer: HFTokenizer
-    top: int
-
-
-@dataclass(slots=True, eq=False)
-class ProbeJob:
-    """Decode greedily after `length` tokens of the slot and the suffix. A guess is checked in the same pass.
+class _Job:
+    """Decoding after `length` tokens of the slot. `prefilled`: how many tokens must be in the KV cache before it.
 
     `keep`: how many of the last positions the next pass must return logits for.
     """
 
     slot: Slot
     length: int
-    query: ProbeQuery
-    guess: Sequence[int]
-    future: Future[Answered] = field(default_factory=Future)
-    keep: int = 1
-    _answer: AnswerDecoder = field(init=False)
-    _after: list[int] = field(default_factory=list)
-    _cached: int = 0
-    _began: float = 0.0
+    future: Future[Any] = field(default_factory=Future, init=False)
+    prefilled: int = field(default=0, init=False)
+    keep: int = field(default=1, init=False)
 
-    @property
-    def prefilled(self) -> int:
-        """How many tokens must be in the KV cache before the suffix is computed."""
-        return self.length - 1
+    def result(self) -> Any:
+        """The result of the job once it is complete."""
+
+
+@dataclass(slots=True, eq=False)
+class ThinkJob(_Job):
+    """Sample tokens after `length` tokens of the slot and `tail`.
+
+    `on_token` gets each token, its log-probability and the mean of the highest ones (NaN unless the sampling has
+    `logprobs`), and returns True after the last token. `banned` tokens are never sampled. `prompt`: its length.
+    """
+
+    tail: Ids
+    prompt: int
+    sampling: Sampling
+    on_token: OnToken
+    banned: tuple[int, ...] = ()
+
+    def begin(self) -> None:
+        """Set what the slot contains."""
+        self.slot.rewind(self.length, self.tail)
+        self.prefilled = len(self.slot.ids) - 1
+
+    def uniform(self) -> float:
+        """The uniform number for the next token; positions count from the end of the prompt."""
+        return uniform_at(self.sampling.seed, len(self.slot.ids) - self.prompt)
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeQuery:
+    """What a probe decodes: at most `limit` tokens after the suffix, until `done` or a control token.
+
+    `top`: how many alternatives are returned for each token; control tokens are then returned like any other.
+    """
+
+    model: LoadedModel
+    suffix: Ids
+    limit: int
+    done: Done
+    top: int
+
+
+@dataclass(slots=True, eq=False)
+class ProbeJob(_Job):
+    """Decode greedily after `length` tokens of the slot and the suffix. A guess is checked in the same pass."""
+
+    query: ProbeQuery
+    guess: Ids
+    _answer: AnswerDecoder = field(init=False)
+    _after: list[int] = field(init=False)
+    _cached: int = field(init=False)
+    _began: float = field(init=False)
 
     def begin(self) -> None:
         """Set what the slot contains: the thinking, the suffix and the guess."""
@@ -128,19 +117,17 @@ class ProbeJob:
         self.guess = self.guess[: self.query.limit - 1]
         self._after = self.slot.ids[self.length :]
         self.slot.rewind(self.length, [*self.query.suffix, *self.guess])
-        self._cached, self.keep = self.slot.cached, 1 + len(self.guess)
+        self._cached, self.keep, self.prefilled = self.slot.cached, 1 + len(self.guess), self.length - 1
 
-    def take(self, distributions: Distributions) -> bool:
+    def take(self, distributions: Sequence[Distribution]) -> bool:
         """Accept tokens as far as the guess was right, and one more. True when the answer is complete."""
         start = self.length + len(self.query.suffix) + len(self._answer.tokens)
-        for number, guessed in zip_longest(range(self.keep), self.guess[: self.keep - 1]):
-            token = distributions.tokens[number]
-            if self._answer.take(distributions, number):
+        for number, (found, guessed) in enumerate(zip_longest(distributions, self.guess[: self.keep - 1])):
+            if self._answer.take(found):
                 return True
-            if token != guessed:
-                del self.slot.ids[start + number :]
-                self.slot.ids.append(token)
-                self.slot.cached, self.keep = start + number, 1
+            if found.token != guessed:
+                self.slot.replace_end(start + number, [found.token])
+                self.keep = 1
                 return False
         raise AssertionError
 
@@ -152,53 +139,33 @@ class ProbeJob:
         return self._answer.answered(prefilled=total - self._cached, cached=self._cached, seconds=seconds)
 
 
-@dataclass(slots=True, eq=False)
-class ExclusiveJob:
-    """Work that runs on the scheduler's thread between two passes, with no other job beside it."""
-
-    work: Callable[[], Any]
-    future: Future[Any] = field(default_factory=Future)
-
-
-@dataclass(slots=True, eq=False)
-class Reserve:
-    """A session has begun: its slot gets a row of the KV cache, and its first job will come soon."""
-
-    slot: Slot
-
-
-@dataclass(slots=True, eq=False)
-class Release:
-    """A session has ended: its jobs are dropped and its slot is free."""
-
-    slot: Slot
-
-
 DecodeJob = ThinkJob | ProbeJob
-Request = DecodeJob | ExclusiveJob | Reserve | Release
 
 
 @dataclass(frozen=True, slots=True)
-class Distributions:
-    """For some positions: the likeliest token, its raw log-probability, the top alternatives, and the entropy in bits."""
+class Distribution:
+    """At one position: the likeliest tokens with their raw log-probabilities, and the entropy in bits."""
 
-    tokens: list[int]
-    logprobs: list[float]
-    top: list[list[tuple[int, float]]]
-    entropy: list[float]
+    top: tuple[tuple[int, float], ...]
+    entropy: float
 
-    @classmethod
-    def of(cls, logits: torch.Tensor, top: int) -> Distributions:
-        """From logits [position, token]: the softmax at temperature 1, summed in double precision."""
-        values, ids = logits.topk(min(top, logits.shape[-1]), dim=-1)
-        below = (logits - values[:, :1]).float()
-        weights = below.exp()
-        total = weights.sum(-1, keepdim=True, dtype=torch.float64)
-        mean = (weights * below).nansum(-1, keepdim=True, dtype=torch.float64) / total  # 0 * -inf is NaN: left out
-        logprobs = (values - values[:, :1]).double() - total.log()
-        likeliest = [list(zip(*pair, strict=True)) for pair in zip(ids.tolist(), logprobs.tolist(), strict=True)]
-        entropy = (total.log() - mean) / math.log(2)
-        return cls(ids[:, 0].tolist(), logprobs[:, 0].tolist(), likeliest, entropy[:, 0].tolist())
+    @property
+    def token(self) -> int:
+        """The likeliest token."""
+        return self.top[0][0]
+
+
+def distributions_of(logits: torch.Tensor, top: int) -> list[Distribution]:
+    """From logits [position, token]: the softmax at temperature 1, summed in double precision."""
+    values, ids = logits.topk(min(max(top, MIN_TOP), logits.shape[-1]), dim=-1)
+    below = (logits - values[:, :1]).float()
+    weights = below.exp()
+    total = weights.sum(-1, keepdim=True, dtype=torch.float64)
+    mean = (weights * below).nansum(-1, keepdim=True, dtype=torch.float64) / total  # 0 * -inf is NaN: left out
+    logprobs = (values - values[:, :1]).double() - total.log()
+    likeliest = (tuple(zip(*pair, strict=True)) for pair in zip(ids.tolist(), logprobs.tolist(), strict=True))
+    entropy = (total.log() - mean) / math.log(2)
+    return list(map(Distribution, likeliest, entropy[:, 0].tolist()))
 
 
 class AnswerDecoder:
@@ -209,18 +176,16 @@ class AnswerDecoder:
         self.tokens: list[Token] = []
         self.ended = False
         self.entropy: float | None = None
-        self._detokenizer = query.tokenizer.detokenizer(query.suffix)
+        self._detokenizer = query.model.tokenizer.detokenizer(query.suffix)
 
-    def take(self, distributions: Distributions, position: int) -> bool:
-        """Add the likeliest token at this position. True when there are enough tokens, or the model ended its turn."""
-        token = distributions.tokens[position]
+    def take(self, found: Distribution) -> bool:
+        """Add the likeliest token. True when there are enough tokens, or the model ended its turn."""
         if self.entropy is None:
-            self.entropy = distributions.entropy[position]
-        if token in self.query.control:
+            self.entropy = found.entropy
+        if found.token in self.query.model.control and not self.query.top:
             self.ended = True
             return True
-        text, logprob = self._detokenizer.feed(token), distributions.logprobs[position]
-        self.tokens.append(Token(token, text, logprob, tuple(distributions.top[position])))
+        self.tokens.append(Token(found.token, self._detokenizer.feed(found.token), found.top[0][1], found.top))
         return len(self.tokens) >= self.query.limit or self.query.done(self.tokens)
 
     def answered(self, *, prefilled: int, cached: int, seconds: float) -> Answered:

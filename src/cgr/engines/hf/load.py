@@ -12,82 +12,41 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
+from cgr.engines.base import ModelInfo
 from cgr.engines.llama.engine import fingerprint
 from cgr.engines.llama.header import read_head
+from cgr.engines.open import ModelOptions
+from cgr.engines.text.chat import EndTag, ThinkTags, find_tags, need_tags, opens_thinking
 from cgr.engines.text.detokenize import HFTokenizer
-from cgr.engines.text.model_defaults import MODEL_DEFAULTS, model_defaults
+from cgr.engines.text.model_files import model_defaults
 from cgr.errors import ModelNotFound, NotAModel, UnknownName, UsageError
 
+if TYPE_CHECKING:
+    from cgr.engines.hf.scheduler import Scheduler
+
 DTYPES = ("float32", "bfloat16", "float16", "float64")
-LAYER_TYPES = {"full_attention", "sliding_attention"}
 UNLIMITED = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model, its tokenizer, and what its files say about it.
+    """A model, its tokenizer, what its files say about it, and the scheduler that runs it.
 
-    `added`: the ids of its special tokens by their text; `end_ids`: the tokens that end a turn; `window`: how many tokens
-    its sliding-window layers attend to, if it has any; `defaults`: its own interval, budget and answer length.
+    `end_ids`: the tokens that end a turn; `control`: all tokens that are not text, without the opening tag; `window`: how
+    many tokens its sliding-window layers attend to, if it has any.
     """
 
     model: Any
     tokenizer: HFTokenizer
-    template: str
-    added: dict[str, int]
+    tags: ThinkTags
+    end_tag: EndTag
     end_ids: frozenset[int]
-    context: int
-    fingerprint: str
+    control: frozenset[int]
     window: int | None
-    defaults: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSource:
-    """Where a model is loaded from: the name that was given, a folder or hub id, and the GGUF file if it is one."""
-
-    name: str
-    location: str
-    gguf: Path | None = None
-
-    @classmethod
-    def find(cls, name: str) -> ModelSource:
-        """The source with this name; a local path is checked here, a hub id when it is loaded."""
-        if not os.path.exists(name):
-            return cls(name, name)
-        path = Path(name)
-        if path.is_dir():
-            if not (path / "config.json").exists():
-                raise NotAModel(f"{name} has no model: it has no config.json.", "Give a folder as transformers saves it.")
-            return cls(name, name)
-        read_head(path)  # raises if it is not a GGUF file
-        check_installed("gguf", "accelerate")
-        return cls(name, str(path.parent), path)
-
-    def folder(self) -> Path:
-        """The folder with the files; for a hub id the local copy, once it was loaded."""
-        if os.path.isdir(self.location):
-            return Path(self.location)
-        from huggingface_hub import hf_hub_download
-
-        return Path(hf_hub_download(self.location, "config.json", local_files_only=True)).parent
-
-    def fingerprint(self) -> str:
-        """Identifies the weights: for a GGUF file as in the llama.cpp engine, else from all weight files."""
-        if self.gguf:
-            return fingerprint(self.gguf)
-        folder = self.folder()
-        weights = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.bin"))
-        return hashlib.blake2b(" ".join(map(fingerprint, weights)).encode(), digest_size=8).hexdigest()
-
-    def defaults(self) -> dict[str, int]:
-        """The model's own defaults: from the header of a GGUF file, else from `config.json`."""
-        if not self.gguf:
-            return model_defaults(self.folder())
-        head = read_head(self.gguf)
-        return {name: int(value) for name in MODEL_DEFAULTS if (value := getattr(head, name))}
+    info: ModelInfo
+    scheduler: Scheduler
 
 
 def check_installed(*names: str) -> None:
@@ -131,56 +90,101 @@ def choose_dtype(requested: str | None, device: Any) -> Any:
     return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float16
 
 
-def load(name: str, device: str | None, dtype: str | None) -> LoadedModel:
+def load(name: str, options: ModelOptions) -> LoadedModel:
     """Load a model. Takes long, and must not run twice at the same time: the library changes global state."""
     check_installed("torch", "transformers")
     from cgr.engines.hf.attention import install
 
-    target = choose_device(device)
-    numbers = choose_dtype(dtype, target)
-    source = ModelSource.find(name)
+    device = choose_device(options.device)
+    dtype = choose_dtype(options.dtype, device)
+    gguf = _gguf_file(name)
     with quiet():
-        model, tokenizer = _load(source, numbers)
-    model.to(target).eval()
+        model, tokenizer = _load(name, gguf, dtype)
+    model.to(device).eval()
     install(model)
-    config = model.config.get_text_config()
-    added = {str(token): int(number) for number, token in tokenizer.added_tokens_decoder.items() if str(token).strip()}
-    return LoadedModel(
-        model=model,
-        tokenizer=HFTokenizer(tokenizer),
-        template=_template(tokenizer),
-        added=added,
-        end_ids=_end_ids(model, tokenizer),
-        context=int(getattr(config, "max_position_embeddings", 0)) or UNLIMITED,
-        fingerprint=source.fingerprint(),
-        window=_window(name, model),
-        defaults=source.defaults(),
+    return _connect(name, gguf, options, model, HFTokenizer(tokenizer))
+
+
+def _connect(name: str, gguf: Path | None, options: ModelOptions, model: Any, tokenizer: HFTokenizer) -> LoadedModel:
+    """Find out what its files say about a model, and make a scheduler for it."""
+    import torch
+
+    from cgr.engines.hf.kv_cache import KVCache
+    from cgr.engines.hf.scheduler import Scheduler
+
+    tags = need_tags(options.tags or find_tags(tokenizer.template, tokenizer.special), name)
+    trained = int(getattr(model.config.get_text_config(), "max_position_embeddings", 0)) or UNLIMITED
+    context = min(options.context or trained, trained)
+    end_ids, window = _end_ids(model, tokenizer), _window(name, model)
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    weights, defaults = _fingerprint_and_defaults(name, gguf)
+    info = ModelInfo(
+        name=options.model or name,
+        engine="transformers",
+        context=context,
+        open_tag=tags.open,
+        close_tag=tags.close,
+        fingerprint=weights,
+        model_context=trained,
+        sessions=options.sessions,
+        threads=int(torch.get_num_threads()),
+        template_opens=opens_thinking(tokenizer.template, tags),
+        **defaults,
     )
+    end_tag = EndTag(tags.close, tokenizer.encode(tags.close))
+    control = frozenset({*tokenizer.special.values(), *end_ids}) - {tokenizer.special.get(tags.open, -1)}
+    scheduler = Scheduler(KVCache(model, limits=(options.sessions, context), window=window))
+    return LoadedModel(model, tokenizer, tags, end_tag, end_ids, control, window, info, scheduler)
 
 
-def _load(source: ModelSource, dtype: Any) -> tuple[Any, Any]:
+def _gguf_file(name: str) -> Path | None:
+    """The GGUF file with this name; None for a folder, which is checked here, and for a hub id, which loading checks."""
+    path = Path(name)
+    if not os.path.exists(name):
+        return None
+    if path.is_dir():
+        if not (path / "config.json").exists():
+            raise NotAModel(f"{name} has no model: it has no config.json.", "Give a folder as transformers saves it.")
+        return None
+    read_head(path)  # raises if it is not a GGUF file
+    check_installed("gguf", "accelerate")
+    return path
+
+
+def _load(name: str, gguf: Path | None, dtype: Any) -> tuple[Any, Any]:
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    name, options = source.name, {"gguf_file": source.gguf.name} if source.gguf else {}
+    location, options = (str(gguf.parent), {"gguf_file": gguf.name}) if gguf else (name, {})
     try:
-        model = AutoModelForCausalLM.from_pretrained(source.location, dtype=dtype, **options)
-        return model, AutoTokenizer.from_pretrained(source.location, **options)
+        model = AutoModelForCausalLM.from_pretrained(location, dtype=dtype, **options)
+        return model, AutoTokenizer.from_pretrained(location, **options)
     except ImportError as error:
         raise UsageError(f"{name} needs another package: {_first_line(error)}", "Install that package.") from error
     except OSError as error:
         if os.path.exists(name):
-            raise NotAModel(
-                f"{name} cannot be loaded: {_first_line(error)}", "Check that the folder is complete."
-            ) from error
-        raise ModelNotFound(
-            f"The hub has no model {name!r}, or cannot be reached.", "Check the name, or give a local folder."
-        ) from error
+            hint = "Check that the folder is complete."
+            raise NotAModel(f"{name} cannot be loaded: {_first_line(error)}", hint) from error
+        hint = "Check the name, or give a local folder."
+        raise ModelNotFound(f"The hub has no model {name!r}, or cannot be reached.", hint) from error
     except (ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise NotAModel(
-            f"transformers cannot load {name}: {_first_line(error)}",
-            "Use a causal language model that transformers supports.",
-        ) from error
+        hint = "Use a causal language model that transformers supports."
+        raise NotAModel(f"transformers cannot load {name}: {_first_line(error)}", hint) from error
+
+
+def _fingerprint_and_defaults(name: str, gguf: Path | None) -> tuple[str, dict[str, int]]:
+    """What identifies the weights, for a GGUF file as in the llama.cpp engine; and the defaults that the model names."""
+    if gguf:
+        return fingerprint(gguf), read_head(gguf).defaults
+    folder = Path(name)
+    if not folder.is_dir():
+        from huggingface_hub import hf_hub_download
+
+        folder = Path(hf_hub_download(name, "config.json", local_files_only=True)).parent
+    weights = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.bin"))
+    digest = hashlib.blake2b(" ".join(map(fingerprint, weights)).encode(), digest_size=8)
+    return digest.hexdigest(), model_defaults(folder)
 
 
 def _first_line(error: Exception) -> str:
@@ -218,15 +222,9 @@ def quiet() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _template(tokenizer: Any) -> str:
-    """The chat template, or the default one of several."""
-    template = tokenizer.chat_template or ""
-    return str(template.get("default", "")) if isinstance(template, dict) else str(template)
-
-
-def _end_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+def _end_ids(model: Any, tokenizer: HFTokenizer) -> frozenset[int]:
     """Every token that ends a turn according to one of the model's files."""
-    named = [model.config.eos_token_id, model.generation_config.eos_token_id, tokenizer.eos_token_id]
+    named = [model.config.eos_token_id, model.generation_config.eos_token_id, tokenizer.tokenizer.eos_token_id]
     flat = [one for each in named for one in (each if isinstance(each, list | tuple) else [each])]
     return frozenset(one for one in flat if one is not None)
 
@@ -235,15 +233,12 @@ def _window(name: str, model: Any) -> int | None:
     """The window of sliding-window layers. Raises `UsageError` for layers with a running state: they cannot be rewound."""
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ())
-    unknown = sorted(kinds - LAYER_TYPES)
+    unknown = sorted(kinds - {"full_attention", "sliding_attention"})
     if unknown or getattr(model, "_is_stateful", False):
         reason = ", ".join(unknown) or "a recurrent state"
         raise UsageError(
             f"{name} has layers that cannot be rewound after a probe ({reason}).", "Serve it with vLLM and use --base-url."
         )
-    if kinds and "sliding_attention" not in kinds:
+    if (kinds and "sliding_attention" not in kinds) or getattr(config, "use_sliding_window", True) is False:
         return None
-    if getattr(config, "use_sliding_window", True) is False:
-        return None
-    window = getattr(config, "sliding_window", None)
-    return int(window) if window else None
+    return getattr(config, "sliding_window", None) or None

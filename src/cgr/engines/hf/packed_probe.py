@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from cgr.engines.base import Answered
+from cgr.engines.base import Answered, Ids
 from cgr.engines.hf.attention import Block, repeat_mask
-from cgr.engines.hf.jobs import AnswerDecoder, Distributions, ProbeQuery
+from cgr.engines.hf.jobs import AnswerDecoder, ProbeQuery, distributions_of
 from cgr.engines.hf.kv_cache import KVCache
 from cgr.engines.hf.scheduler import CHUNK
 
@@ -30,8 +32,9 @@ class PackedProbe:
     answers of one group of positions, then the trace.
     """
 
-    def __init__(self, cache: KVCache, query: ProbeQuery, ids: Sequence[int], positions: Sequence[int]) -> None:
-        self.cache, self.query, self.ids, self.positions = cache, query, ids, positions
+    def __init__(self, model: Any, query: ProbeQuery, ids: Ids, positions: Ids) -> None:
+        self.cache = KVCache(model, limits=(1, 0))
+        self.query, self.ids, self.positions = query, ids, positions
         self.end = max(positions)
         per_cut = len(query.suffix) + query.limit - 1
         size = max(1, min(MAX_QUERIES, MAX_MASK_SIZE // (self.end + MAX_QUERIES)) // per_cut)
@@ -59,28 +62,28 @@ class PackedProbe:
             positions = torch.arange(start, end, device=self.cache.device)[None]
             mask = self.cache.causal_mask(positions, end) if start else None
             ids = torch.tensor([list(self.ids[start:end])], device=self.cache.device)
-            indices, last = positions + self.trace_start, self.trace_start + end
-            self.cache.forward([0], ids, positions, indices, mask, last, 1, self.trace_start)
+            self.cache.locate([0], positions + self.trace_start, self.trace_start + end, self.trace_start)
+            self.cache.forward(ids, positions, mask, keep=1)
             start = end
 
-    def _probe(self, positions: Sequence[int]) -> list[AnswerDecoder]:
+    def _probe(self, positions: Ids) -> list[AnswerDecoder]:
         answers = [AnswerDecoder(self.query) for _ in positions]
         suffixes = _Suffixes(self.cache, self.trace_start, positions)
         open_cuts = list(range(len(positions)))
         logits = suffixes.extend(open_cuts, [self.query.suffix] * len(positions))
         while True:
-            found = Distributions.of(logits.to(self.cache.float64_device), self.query.top)
-            going = [row for row, cut in enumerate(open_cuts) if not answers[cut].take(found, row)]
+            found = distributions_of(logits.to(self.cache.float64_device), self.query.top)
+            going = [row for row, cut in enumerate(open_cuts) if not answers[cut].take(found[row])]
             open_cuts = [open_cuts[row] for row in going]
             if not open_cuts:
                 return answers
-            logits = suffixes.extend(open_cuts, [[found.tokens[row]] for row in going])
+            logits = suffixes.extend(open_cuts, [[found[row].token] for row in going])
 
 
 class _Suffixes:
     """The part of the cache before the trace, filled from its end backward: the cut and the position of each token."""
 
-    def __init__(self, cache: KVCache, size: int, lengths: Sequence[int]) -> None:
+    def __init__(self, cache: KVCache, size: int, lengths: Ids) -> None:
         self.cache, self.size = cache, size
         self.lengths = lengths  # tokens of prompt and trace before each cut
         self._added = [0] * len(lengths)
@@ -88,7 +91,7 @@ class _Suffixes:
         self._cuts = torch.full((size,), -1, device=cache.device)
         self._positions = torch.zeros(size, dtype=torch.long, device=cache.device)
 
-    def extend(self, cuts: Sequence[int], tokens: Sequence[Sequence[int]]) -> torch.Tensor:
+    def extend(self, cuts: Ids, tokens: Sequence[Ids]) -> Tensor:
         """One pass over the next tokens of these cuts, the same number for each; logits as [cut, token]."""
         width, device = len(tokens[0]), self.cache.device
         new = slice(self._first - len(cuts) * width, self._first)
@@ -101,17 +104,16 @@ class _Suffixes:
         ranges = self._block_ranges(cuts, width)
         end = self._first + ranges[-1][2]
         ids = torch.tensor([[token for one in tokens for token in one]], device=device)
-        indices = torch.arange(new.start, new.stop, device=device)[None]
         keep = torch.arange(width - 1, len(cuts) * width, width, device=device)
         mask = self.cache.additive_mask(self._hidden(new, end))
         blocks = [
             Block(first, last, seen, repeat_mask(mask[:, :, first:last, :seen], self.cache.queries_per_key))
             for first, last, seen in ranges
         ]
-        positions = self._positions[None, new]
-        return self.cache.forward([0], ids, positions, indices, mask, end, keep, self._first, blocks)[0]
+        self.cache.locate([0], torch.arange(new.start, new.stop, device=device)[None], end, self._first)
+        return self.cache.forward(ids, self._positions[None, new], mask, keep, blocks)[0]
 
-    def _block_ranges(self, cuts: Sequence[int], width: int) -> list[tuple[int, int, int]]:
+    def _block_ranges(self, cuts: Ids, width: int) -> list[tuple[int, int, int]]:
         """First query, last query and end of the keys for each block of neighbouring cuts.
 
         A block attends to the trace only as far as its last cut, which saves half of the attention.
@@ -123,7 +125,7 @@ class _Suffixes:
             for first in range(0, len(cuts), size)
         ]
 
-    def _hidden(self, new: slice, end: int) -> torch.Tensor:
+    def _hidden(self, new: slice, end: int) -> Tensor:
         """What each new token must not attend to, as [1, 1, query, key]: other suffixes, later tokens, later trace."""
         cuts, positions = self._cuts[new, None], self._positions[new, None]
         lengths = torch.tensor(self.lengths, device=cuts.device)[cuts]

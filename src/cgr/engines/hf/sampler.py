@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from cgr.engines.base import TOP_MEAN, Sampling
 
@@ -28,11 +30,10 @@ MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 WEYL = (0x9E3779B9, 0xBB67AE85)
 LOW_MASK, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 Uint64s = np.ndarray[Any, np.dtype[np.uint64]]
+Words = tuple[Uint64s, Uint64s, Uint64s, Uint64s]
 
 
-def philox(
-    counter: tuple[Uint64s, Uint64s, Uint64s, Uint64s], key: tuple[int, int]
-) -> tuple[Uint64s, Uint64s, Uint64s, Uint64s]:
+def philox(counter: Words, key: tuple[int, int]) -> Words:
     """Philox4x32-10 (Salmon et al. 2011) on many counters at once; 32-bit words, stored in 64 bits.
 
     numpy has only Philox4x64, which gives other numbers: recorded traces could not be repeated with it.
@@ -56,30 +57,25 @@ def uniforms(seed: int, start: int, count: int) -> list[float]:
     return values
 
 
-@dataclass(slots=True)
-class KeyedRandom:
-    """The uniform numbers of one seed by position, computed a block at a time."""
+def uniform_at(seed: int, position: int) -> float:
+    """The uniform number of one position."""
+    block, offset = divmod(position, BLOCK)
+    return _block(seed, block)[offset]
 
-    seed: int
-    _block: int = -1
-    _values: list[float] = field(default_factory=list)
 
-    def at(self, position: int) -> float:
-        """The uniform number of this position."""
-        block, offset = divmod(position, BLOCK)
-        if block != self._block:
-            self._block, self._values = block, uniforms(self.seed, block * BLOCK, BLOCK)
-        return self._values[offset]
+@lru_cache(maxsize=1024)  # each session is in a block of its own
+def _block(seed: int, block: int) -> list[float]:
+    return uniforms(seed, block * BLOCK, BLOCK)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filters:
     """Temperature, top-k, top-p and min-p of each row of a batch, as tensors; None: no row uses it."""
 
-    temperature: torch.Tensor
-    top_k: torch.Tensor | None
-    top_p: torch.Tensor | None
-    min_p: torch.Tensor | None
+    temperature: Tensor
+    top_k: Tensor | None
+    top_p: Tensor | None
+    min_p: Tensor | None
 
     @classmethod
     def of(cls, rows: list[Sampling], device: torch.device) -> Filters:
@@ -88,7 +84,7 @@ class Filters:
         The likeliest token is always kept, also with a top-p of 0.
         """
 
-        def column(values: list[float], dtype: torch.dtype = torch.float64) -> torch.Tensor:
+        def column(values: list[float], dtype: torch.dtype = torch.float64) -> Tensor:
             return torch.tensor(values, dtype=dtype, device=device)
 
         top_p = [max(row.top_p, SMALLEST) if row.top_p < 1 else math.inf for row in rows]
@@ -99,7 +95,7 @@ class Filters:
             column([min(row.min_p, 1.0) for row in rows]) if any(row.min_p > 0 for row in rows) else None,
         )
 
-    def probabilities(self, logits: torch.Tensor) -> torch.Tensor:
+    def probabilities(self, logits: Tensor) -> Tensor:
         """The distribution of each row after all filters, in double precision; it need not sum to 1."""
         scores = logits.double() / self.temperature[:, None]
         if self.top_k is not None:
@@ -113,7 +109,7 @@ class Filters:
         return probabilities
 
 
-def _top_k(scores: torch.Tensor, top_k: torch.Tensor) -> torch.Tensor:
+def _top_k(scores: Tensor, top_k: Tensor) -> Tensor:
     """Keep the k highest scores of each row, and all that equal the lowest of these; 0 keeps the whole row."""
     size = scores.shape[-1]
     last = torch.where(top_k > 0, top_k, size).clamp(max=size) - 1
@@ -121,7 +117,7 @@ def _top_k(scores: torch.Tensor, top_k: torch.Tensor) -> torch.Tensor:
     return scores.masked_fill(scores < highest.gather(-1, last[:, None]), -torch.inf)
 
 
-def _top_p(probabilities: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
+def _top_p(probabilities: Tensor, top_p: Tensor) -> Tensor:
     """Keep the fewest most likely tokens that together reach `top_p`; of equal ones, those with the smaller id."""
     ordered, ids = probabilities.sort(dim=-1, descending=True, stable=True)
     before = ordered.cumsum(-1) - ordered
@@ -129,14 +125,14 @@ def _top_p(probabilities: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
     return torch.zeros_like(probabilities).scatter_(-1, ids, kept)
 
 
-def draw(probabilities: torch.Tensor, randoms: list[float]) -> torch.Tensor:
+def draw(probabilities: Tensor, randoms: list[float]) -> Tensor:
     """A token for each row: the inverse of its cumulative distribution at its uniform number."""
     cumulative = probabilities.cumsum(-1)
     target = torch.tensor(randoms, dtype=torch.float64, device=probabilities.device)[:, None] * cumulative[:, -1:]
     return torch.searchsorted(cumulative, target, right=True)[:, 0].clamp_(max=probabilities.shape[-1] - 1)
 
 
-def penalise(logits: torch.Tensor, ids: list[int], sampling: Sampling) -> torch.Tensor:
+def penalise(logits: Tensor, ids: list[int], sampling: Sampling) -> Tensor:
     """Logits of one position with the penalties on every token among `ids`: repetition, then frequency and presence."""
     if not ids:
         return logits
@@ -154,8 +150,8 @@ class SamplingBatch:
     jobs: list[ThinkJob]
     filters: Filters
     penalised: list[int]
-    banned: tuple[torch.Tensor, torch.Tensor] | None
-    greedy: torch.Tensor | None
+    banned: tuple[Tensor, ...] | None
+    greedy: Tensor | None
     all_greedy: bool
     logprobs: bool
 
@@ -163,19 +159,18 @@ class SamplingBatch:
     def of(cls, jobs: list[ThinkJob], device: torch.device) -> SamplingBatch:
         """The batch of these jobs, with its tensors on this device."""
         banned = [(number, token) for number, job in enumerate(jobs) for token in job.banned]
-        pairs = torch.tensor(banned, device=device).T if banned else None
         greedy = [job.sampling.temperature == 0 for job in jobs]
         return cls(
             jobs,
             Filters.of([job.sampling for job in jobs], device),
             [number for number, job in enumerate(jobs) if PENALTIES & job.sampling.filters()],
-            (pairs[0], pairs[1]) if pairs is not None else None,
+            tuple(torch.tensor(banned, device=device).T) if banned else None,
             torch.tensor(greedy, device=device) if any(greedy) else None,
             all(greedy),
-            any(job.logprobs for job in jobs),
+            any(job.sampling.logprobs for job in jobs),
         )
 
-    def sample(self, logits: torch.Tensor) -> tuple[list[int], list[float], list[float]]:
+    def sample(self, logits: Tensor) -> tuple[list[int], list[float], list[float]]:
         """For each job a token, its log-probability, and the mean of the highest log-probabilities.
 
         Log-probabilities are raw: before bans, penalties and filters. They are NaN if no job needs them.
@@ -188,7 +183,7 @@ class SamplingBatch:
         tops = logprobs.topk(min(TOP_MEAN, logprobs.shape[-1]), dim=-1).values.mean(-1)
         return tokens, logprobs.gather(-1, chosen[:, None])[:, 0].tolist(), tops.tolist()
 
-    def _restricted(self, logits: torch.Tensor) -> torch.Tensor:
+    def _restricted(self, logits: Tensor) -> Tensor:
         if self.penalised or self.banned is not None:
             logits = logits.clone()
         for number in self.penalised:
@@ -198,7 +193,7 @@ class SamplingBatch:
             logits[self.banned] = -torch.inf
         return logits
 
-    def _choose(self, logits: torch.Tensor) -> torch.Tensor:
+    def _choose(self, logits: Tensor) -> Tensor:
         if self.all_greedy:
             return logits.argmax(-1)
         drawn = draw(self.filters.probabilities(logits), [job.uniform() for job in self.jobs])

@@ -11,7 +11,7 @@ from cgr.engines.base import Engine
 from cgr.engines.launch import server
 from cgr.engines.launch.server import HOST, Command, LaunchedEngine
 from cgr.engines.open import ModelOptions
-from cgr.engines.text.model_defaults import model_defaults
+from cgr.engines.text.model_files import model_defaults
 
 OPTIONS = server.OPTIONS | {"dtype"}
 CPU_FLAGS = ("--no-enable-chunked-prefill", "--block-size", "32")

@@ -23,7 +23,7 @@ from cgr.engines.completions.thinking import ThinkingFormat
 from cgr.engines.llama.header import GgufHead, read_head
 from cgr.engines.open import EMBEDDED, ModelOptions, find_model
 from cgr.engines.text.chat import EndTag, ThinkTags, find_tags, need_tags, opens_thinking
-from cgr.errors import NotAModel, UsageError
+from cgr.errors import NotAModel
 
 if TYPE_CHECKING:
     import xllamacpp
@@ -138,8 +138,6 @@ def fingerprint(path: Path) -> str:
 
 def _threads(given: int | None) -> int:
     """Half of the cores: llama.cpp's threads spin, and become very slow when two of them share a core."""
-    if given is not None and given < 1:
-        raise UsageError(f"A model cannot run with {given} threads.", "Use --threads 1 or more.")
     return given or max(1, (os.cpu_count() or 2) // 2)
 
 

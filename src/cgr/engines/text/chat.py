@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import lru_cache
+from itertools import accumulate
 from typing import NoReturn
 
 from jinja2 import Template, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from cgr.engines.base import Conversation, Message, messages_of
+from cgr.engines.base import Conversation, messages_of
 from cgr.errors import NoThinkTags, UsageError
 
-# Two tags, the second with a slash, whose name contains a word for thinking: <think>, [THINK], <|thinking|>, <reasoning>,
-# ...
+# Two tags, the second with a slash, whose name contains a word for thinking: <think>, [THINK], <|thinking|>, <reasoning>
 TAG = re.compile(r"([<\[]\|?)/?([\w:]*(?:think|thought|reason)[\w:]*)(\|?[>\]])", re.IGNORECASE)
 
 
@@ -32,7 +32,7 @@ def parse_tags(text: str) -> ThinkTags:
     """Tags as a person writes them: `<think>` alone, or `<think>,</think>`."""
     parts = [part.strip() for part in text.split(",")]
     if len(parts) == 1 and (match := TAG.fullmatch(parts[0])):
-        return ThinkTags(*_pair(match))
+        return _tags(match)
     if len(parts) == 2 and all(parts):
         return ThinkTags(*parts)
     raise UsageError(f"{text!r} does not name think tags.", "Write both, as in --think-tags '<think>,</think>'.")
@@ -41,19 +41,15 @@ def parse_tags(text: str) -> ThinkTags:
 def find_tags(template: str, tokens: Iterable[str]) -> ThinkTags | None:
     """The tags that the model's files name: its special tokens are searched first, then its template."""
     names = set(tokens)
-    for match in map(TAG.fullmatch, sorted(names)):
-        if match and set(_pair(match)) <= names:
-            return ThinkTags(*_pair(match))
-    for match in TAG.finditer(template):
-        opening, closing = _pair(match)
-        if closing in template:
-            return ThinkTags(opening, closing)
-    return None
+    special = (_tags(match) for match in map(TAG.fullmatch, sorted(names)) if match)
+    written = map(_tags, TAG.finditer(template))
+    found = next((tags for tags in special if {tags.open, tags.close} <= names), None)
+    return found or next((tags for tags in written if tags.close in template), None)
 
 
-def _pair(match: re.Match[str]) -> tuple[str, str]:
+def _tags(match: re.Match[str]) -> ThinkTags:
     left, name, right = match.groups()
-    return f"{left}{name}{right}", f"{left}/{name}{right}"
+    return ThinkTags(f"{left}{name}{right}", f"{left}/{name}{right}")
 
 
 def need_tags(found: ThinkTags | None, model: str) -> ThinkTags:
@@ -68,21 +64,17 @@ def need_tags(found: ThinkTags | None, model: str) -> ThinkTags:
 
 def render(template: str, conversation: Conversation, tags: ThinkTags, *, bos: str = "", eos: str = "") -> str:
     """The prompt up to and including the opened think tag, whether or not the template opens it itself."""
-    text = _rendered(template, messages_of(conversation), bos, eos)
-    return text if _ends_open(text, tags) else f"{text}{tags.open}\n"
+    text = _rendered(template, conversation, bos, eos)
+    return text if text.rstrip().endswith(tags.open) else f"{text}{tags.open}\n"
 
 
 def opens_thinking(template: str, tags: ThinkTags) -> bool:
     """Whether the template opens the thinking itself."""
-    return _ends_open(_rendered(template, messages_of(""), "", ""), tags)
+    return _rendered(template, "").rstrip().endswith(tags.open)
 
 
-def _ends_open(text: str, tags: ThinkTags) -> bool:
-    return text.rstrip().endswith(tags.open)
-
-
-def _rendered(template: str, messages: Sequence[Message], bos: str, eos: str) -> str:
-    turns = [{"role": one.role, "content": one.content} for one in messages]
+def _rendered(template: str, conversation: Conversation, bos: str = "", eos: str = "") -> str:
+    turns = [asdict(message) for message in messages_of(conversation)]
     try:
         return _compiled(template or PLAIN).render(
             messages=turns, add_generation_prompt=True, bos_token=bos, eos_token=eos, enable_thinking=True
@@ -91,8 +83,7 @@ def _rendered(template: str, messages: Sequence[Message], bos: str, eos: str) ->
         raise UsageError(f"The model's chat template fails: {error}.", "Use another file of this model.") from error
 
 
-# Without a template: each message on a line of its own. Jinja drops a line break at the end of a template, so it is a
-# string.
+# Without a template: each message on a line of its own. Jinja drops a line break at the end, so it is a string.
 PLAIN = "{% for message in messages %}{{ message.content }}{{ '\\n' }}{% endfor %}"
 
 
@@ -102,16 +93,12 @@ def _compiled(template: str) -> Template:
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )
-    environment.globals.update(raise_exception=_refuse, strftime_now=_now)
+    environment.globals.update(raise_exception=_refuse, strftime_now=lambda form: datetime.now().strftime(form))
     return environment.from_string(template)
 
 
 def _refuse(message: str) -> NoReturn:
     raise TemplateError(message)
-
-
-def _now(form: str) -> str:
-    return datetime.now().strftime(form)
 
 
 Pair = tuple[int, str]
@@ -151,10 +138,10 @@ class EndTagWatch:
         self.held.append((token, text))
         joined = "".join(text for _, text in self.held)
         self.found = self.tag.text in joined
-        start = joined.index(self.tag.text) if self.found else len(joined) - _begun(joined, self.tag.text)
-        freed, self.held = self._before(min(start, len(joined) - len(text)) if not self.found else start)
-        if self.found:
-            self.held = []
+        start = joined.index(self.tag.text) if self.found else len(joined) - partial_length(joined, [self.tag.text])
+        before = sum(end <= start for end in accumulate(len(text) for _, text in self.held))
+        freed = self.held[: min(before, len(self.held) - 1)]
+        self.held = [] if self.found else self.held[len(freed) :]
         return freed
 
     def flush(self, eos: bool) -> list[Pair]:
@@ -162,16 +149,7 @@ class EndTagWatch:
         freed, self.held = (self.held[:-1] if eos else self.held), []
         return freed
 
-    def _before(self, start: int) -> tuple[list[Pair], list[Pair]]:
-        """Split what is held at a character; a token that reaches past it stays held."""
-        end = 0
-        for index, (_, text) in enumerate(self.held):
-            end += len(text)
-            if end > start or (index == len(self.held) - 1 and not self.found):
-                return self.held[:index], self.held[index:]
-        return self.held, []
 
-
-def _begun(text: str, tag: str) -> int:
-    """How many characters at the end of the text could be the beginning of the tag."""
-    return next((n for n in range(len(tag) - 1, 0, -1) if text.endswith(tag[:n])), 0)
+def partial_length(text: str, stops: Iterable[str]) -> int:
+    """How many characters at the end of the text may be the beginning of one of these strings."""
+    return max((n for stop in stops for n in range(1, len(stop)) if text.endswith(stop[:n])), default=0)

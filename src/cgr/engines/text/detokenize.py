@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cgr.engines.text.chat import partial_length
+
 INCOMPLETE = "\ufffd"  # what a part of a character is decoded to
 CONTEXT = 4  # preceding tokens that can change the text of a token, such as a space that is dropped at the beginning
 
@@ -14,12 +16,16 @@ CONTEXT = 4  # preceding tokens that can change the text of a token, such as a s
 class HFTokenizer:
     """Text to ids and back, from any thread; special tokens are part of the text.
 
-    `bos` and `eos`: the texts of the tokens that begin a prompt and end a turn, if the tokenizer has them.
+    `bos` and `eos`: the texts of the tokens that begin a prompt and end a turn, if the tokenizer has them; `template`: the
+    chat template, or the default one of several; `special`: the ids of special tokens by their text.
     """
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
         self.bos, self.eos = str(tokenizer.bos_token or ""), str(tokenizer.eos_token or "")
+        template, added = tokenizer.chat_template or "", tokenizer.added_tokens_decoder
+        self.template = str(template.get("default", "") if isinstance(template, dict) else template)
+        self.special = {str(token): int(number) for number, token in added.items() if str(token).strip()}
         self._lock = threading.Lock()
 
     def encode(self, text: str, *, special: bool = False) -> tuple[int, ...]:
@@ -77,7 +83,7 @@ class StopStrings:
         self._held += text
         starts = [start for stop in self.stops if stop and (start := self._held.find(stop)) >= 0]
         self.found = bool(starts)
-        end = min(starts) if starts else len(self._held) - self._possible_start()
+        end = min(starts) if starts else len(self._held) - partial_length(self._held, self.stops)
         passed, self._held = self._held[:end], "" if self.found else self._held[end:]
         return passed
 
@@ -85,8 +91,3 @@ class StopStrings:
         """The text that was held back; call it when no more text follows."""
         held, self._held = self._held, ""
         return held
-
-    def _possible_start(self) -> int:
-        """How many characters at the end may be the beginning of a stop string."""
-        held = self._held
-        return max((n for stop in self.stops for n in range(1, len(stop)) if held.endswith(stop[:n])), default=0)

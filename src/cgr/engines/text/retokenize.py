@@ -63,14 +63,12 @@ class GrowingTokens:
         for seam in seams[: -TRIES - 1 : -1]:
             before = await self._encode(0, seam)
             context = await self._encode(self._seam, seam)
-            if window[: len(before)] == before and await self._holds(context, window[len(before) :]):
+            # whether the rest is encoded the same after the new context as after all the text before it
+            rest = (*context, *window[len(before) :])
+            if window[: len(before)] == before and await self._encode(self._seam, len(self._text)) == rest:
                 self.settled += len(before) - len(self._context)
                 self._text, self._seam, self._context = self._text[self._seam :], seam - self._seam, context
                 return
-
-    async def _holds(self, context: tuple[int, ...], rest: tuple[int, ...]) -> bool:
-        """Whether the rest is encoded the same after the new context as after all the text before it."""
-        return await self._encode(self._seam, len(self._text)) == (*context, *rest)
 
     async def _encode(self, start: int, end: int) -> tuple[int, ...]:
         return await self.engine.encode(self._text[start:end]) if end > start else ()

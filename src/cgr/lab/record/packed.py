@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, cast
 
-from cgr.engines.base import Answered, Conversation, Done, Engine, OnText, Prompt, Sampling, Session, Stretch, is_ids
+from cgr.engines.base import Answered, Conversation, Done, Engine, Ids, OnText, Prompt, Sampling, Session, Stretch, is_ids
 from cgr.engines.forwarding import ForwardingEngine, ForwardingSession
 from cgr.errors import NotRecorded
 
@@ -14,15 +14,7 @@ class PackingEngine(Engine, Protocol):
     """An engine with `capabilities.packed`."""
 
     async def probe_many(
-        self,
-        prompt: Sequence[int],
-        trace: Sequence[int],
-        cuts: Sequence[int],
-        suffix: Sequence[int],
-        limit: int,
-        done: Done,
-        *,
-        top: int = 0,
+        self, prompt: Ids, trace: Ids, cuts: Ids, suffix: Ids, limit: int, done: Done, *, top: int = 0
     ) -> list[Answered]:
         """The answer at each cut of the trace."""
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cgr.doctor import cost
-from cgr.doctor.sample import ProbeSetup, TimedTrace
+from cgr.doctor.sample import Cost, ProbeSetup, TimedTrace, interval_for, measure_cost
 from cgr.probing import ProbeSpec
 from tests.support import scripted
 
@@ -23,20 +22,20 @@ from tests.support import scripted
     ],
 )
 def test_the_interval(probe: float, token: float, share: float, interval: int) -> None:
-    assert cost.interval_for(probe, token, share) == interval
+    assert interval_for(probe, token, share) == interval
 
 
 @given(st.floats(1e-6, 1e3), st.floats(1e-6, 1e3), st.floats(0.001, 0.9))
 def test_the_interval_is_the_smallest_within_the_share(probe: float, token: float, share: float) -> None:
-    interval = cost.interval_for(probe, token, share)
+    interval = interval_for(probe, token, share)
     assert probe / (interval * token) <= share * (1 + 1e-9)
     assert interval == 32 or probe / ((interval - 32) * token) > share * (1 - 1e-9)
 
 
-async def measured(plain: list[float], probed: list[float], probing: list[float]) -> cost.Cost:
+async def measured(plain: list[float], probed: list[float], probing: list[float]) -> Cost:
     setup = await ProbeSetup.create(scripted("a b c"), "?", ProbeSpec(), (10, 20, 30))
     trace = TimedTrace(stretch_seconds=probed, probe_seconds=probing)
-    return cost.measure(setup, TimedTrace(stretch_seconds=plain), trace, 0.05, 100)
+    return measure_cost(setup, TimedTrace(stretch_seconds=plain), trace, 0.05, 100)
 
 
 async def test_the_first_stretch_does_not_count_because_it_includes_the_prompt() -> None:

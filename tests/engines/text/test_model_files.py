@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cgr.engines.text.model_defaults import model_defaults
+from cgr.engines.text.model_files import model_defaults
 from cgr.errors import NotAModel
 
 

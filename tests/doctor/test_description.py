@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cgr.doctor import integers
+from cgr.doctor.description import count_integers
 from cgr.engines.scripted import ScriptedEngine
 from tests.support import scripted
 
@@ -34,15 +34,15 @@ class Splitting(ScriptedEngine):
 async def test_the_longest_integer_sets_what_is_needed(
     split: Callable[[str], list[str]], needed: int, longest: str
 ) -> None:
-    found = await integers.measure(Splitting(split), 3)
+    found = await count_integers(Splitting(split), 3)
     assert (found.needed, found.longest, found.fit) == (needed, longest, needed <= 3)
     assert sum(count for _, count in found.lengths) == 1000
 
 
 async def test_every_length_is_counted() -> None:
-    found = await integers.measure(Splitting(list), 4)
+    found = await count_integers(Splitting(list), 4)
     assert found.lengths == ((2, 10), (3, 90), (4, 900))
 
 
 async def test_a_tokenizer_with_one_token_per_word() -> None:
-    assert (await integers.measure(scripted(""), 4)).needed == 1
+    assert (await count_integers(scripted(""), 4)).needed == 1

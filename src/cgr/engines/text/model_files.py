@@ -1,4 +1,4 @@
-"""A local tokenizer, for servers that do not tokenise: a folder, a `tokenizer.json`, or a hub id."""
+"""Files of a model: a local tokenizer, for servers that do not tokenise, and the defaults that a model names for itself."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from cgr.engines.hub import hub_errors, hub_library
-from cgr.errors import ModelNotFound, UsageError
+from cgr.errors import ModelNotFound, NotAModel, UsageError
 
 FILE, CONFIG, TEMPLATE = "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"
 
 
 class LocalTokenizer:
-    """A tokenizer, the chat template beside it, and its special tokens."""
+    """A tokenizer, the chat template beside it, and its special tokens: from a folder, a `tokenizer.json`, or a hub id."""
 
     def __init__(self, name: str) -> None:
-        path = find(name)
+        path = find_tokenizer(name)
         self._tokenizer = _load(path)
-        config = _config(path.parent / CONFIG)
+        config = _read(path.parent / CONFIG)
         beside = path.parent / TEMPLATE
         self.template = beside.read_text("utf-8") if beside.is_file() else _template(config)
         self.bos, self.eos = _name(config.get("bos_token")), _name(config.get("eos_token"))
@@ -37,17 +37,16 @@ def _load(path: Path) -> Any:
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
-        raise UsageError(
-            "A local tokenizer needs one more package.", "pip install 'certainty-guided-reasoning[hub]'"
-        ) from error
+        hint = "pip install 'certainty-guided-reasoning[hub]'"
+        raise UsageError("A local tokenizer needs one more package.", hint) from error
     try:
         return Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises nothing narrower
         raise UsageError(f"{path} is not a tokenizer: {error}.", "Give a tokenizer.json, or its folder.") from error
 
 
-def find(name: str) -> Path:
-    """The tokenizer.json of a file name, a folder or a hub id."""
+def find_tokenizer(name: str) -> Path:
+    """The path of a `tokenizer.json`, which may be given by its folder or a hub id."""
     path = Path(name)
     if path.is_file():
         return path
@@ -55,28 +54,23 @@ def find(name: str) -> Path:
         return path / FILE
     if path.exists():
         raise ModelNotFound(f"There is no {FILE} in {name}.", "Give the folder of a model, or a tokenizer.json.")
-    return _download(name)
-
-
-def _download(name: str) -> Path:
     hub = hub_library("Tokenizers")
     try:
-        path = Path(hub.hf_hub_download(name, FILE))
         for beside in (CONFIG, TEMPLATE):
             if hub.file_exists(name, beside):
                 hub.hf_hub_download(name, beside)
+        return Path(hub.hf_hub_download(name, FILE))
     except hub_errors() as error:
-        raise ModelNotFound(
-            f"The hub has no tokenizer {name!r}, or cannot be reached.", "Give a folder or a tokenizer.json."
-        ) from error
-    return path
+        hint = "Give a folder or a tokenizer.json."
+        raise ModelNotFound(f"The hub has no tokenizer {name!r}, or cannot be reached.", hint) from error
 
 
-def _config(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, Any]:
+    """The content of a JSON file; empty if there is no such file, or if it is not an object."""
     try:
         value = json.loads(path.read_text("utf-8")) if path.is_file() else {}
     except ValueError as error:
-        raise UsageError(f"{path} is not JSON: {error}.", "Download it again.") from error
+        raise NotAModel(f"{path} is not JSON: {error}.", "Download the model again.") from error
     return value if isinstance(value, dict) else {}
 
 
@@ -90,3 +84,16 @@ def _template(config: dict[str, Any]) -> str:
 
 def _name(token: Any) -> str:
     return str(token.get("content", "") if isinstance(token, dict) else token or "")
+
+
+def model_defaults(folder: Path) -> dict[str, int]:
+    """The defaults that a model names under the key `cgr` of the `config.json` in its folder; empty if it names none."""
+    path = folder / "config.json"
+    given = _read(path).get("cgr")
+    named = given if isinstance(given, dict) else {}
+    defaults = {name: named[name] for name in ("interval", "budget", "max_answer_tokens") if named.get(name)}
+    for name, value in defaults.items():
+        if type(value) is not int or value < 1:  # a bool is an int, too
+            hint = "Use a whole number of 1 or more, or leave it out."
+            raise NotAModel(f"{path} gives {value!r} for cgr.{name}.", hint)
+    return defaults
