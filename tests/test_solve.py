@@ -13,11 +13,12 @@ import pytest
 
 import cgr
 from cgr import Decided, Event, Model, Probed, Solution, Thinking
-from cgr.engines.base import Message, Sampling
+from cgr.engines.base import Sampling
 from cgr.engines.llama.engine import LlamaEngine
 from cgr.engines.open import DEFAULT_CONTEXT
 from cgr.engines.open import PROMPT_ROOM as OPEN_ROOM
 from cgr.errors import Busy, DoesNotFit, EngineError, MissingCapability, ModelNotFound, NotAModel, UnknownName, UsageError
+from cgr.records import Message
 from cgr.rules import base
 from cgr.settings import BUDGET
 from cgr.solve import EMBEDDED, find_model

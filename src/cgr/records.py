@@ -10,6 +10,7 @@ import dataclasses
 import json
 import types
 import typing
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -75,6 +76,22 @@ class Question(Record):
     text: str
     gold: str | None = None
     format: AnswerFormat = "math"
+
+
+@dataclass(frozen=True, slots=True)
+class Message(Record):
+    """One turn of a conversation: who speaks, and the text."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+Conversation = str | Sequence[Message]  # a plain string is one message of the user
+
+
+def messages_of(conversation: Conversation) -> tuple[Message, ...]:
+    """A conversation as messages."""
+    return (Message("user", conversation),) if isinstance(conversation, str) else tuple(conversation)
 
 
 @dataclass(frozen=True, slots=True)

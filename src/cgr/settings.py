@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, overload
 
 from cgr.certainty import DEFAULT as AGGREGATE
-from cgr.engines.base import Conversation, Message, ModelInfo, Sampling, messages_of
+from cgr.engines.base import ModelInfo, Sampling
 from cgr.errors import DoesNotFit, UnknownName, UsageError
 from cgr.probing import MAX_TOKENS, PREFIX, CloseThink, ProbeSpec
 from cgr.reason import Abstention, AtEnd
+from cgr.records import Conversation, Message, messages_of
 from cgr.rules import Rule, known_rules, make_rule
 from cgr.rules.base import INTERVAL, THRESHOLD, check_at_least_one, check_threshold
 

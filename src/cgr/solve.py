@@ -14,10 +14,10 @@ from typing import Any, Self, TypeVar
 from cgr import sync
 from cgr.drive.driver import Driver, Outcome, answer_room
 from cgr.drive.events import EventStream, OnEvent
-from cgr.engines.base import Conversation, Engine, keyed_seed, messages_of
+from cgr.engines.base import Engine, keyed_seed
 from cgr.engines.open import EMBEDDED, ModelOptions, find_model
 from cgr.errors import UsageError
-from cgr.records import Probe, Record, StopCause
+from cgr.records import Conversation, Probe, Record, StopCause, messages_of
 from cgr.settings import PROMPT_ROOM, Resolved, Settings
 
 T = TypeVar("T")

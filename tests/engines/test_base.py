@@ -8,19 +8,9 @@ from typing import Any
 
 import pytest
 
-from cgr.engines.base import (
-    FILTERS,
-    Message,
-    Places,
-    Sampling,
-    check_fits,
-    check_sampling,
-    is_ids,
-    keyed_seed,
-    messages_of,
-    prompt_ids,
-)
+from cgr.engines.base import FILTERS, Places, Sampling, check_fits, check_sampling, is_ids, keyed_seed, prompt_ids
 from cgr.errors import Busy, DoesNotFit, MissingCapability
+from cgr.records import Message, messages_of
 from tests.support import scripted
 
 

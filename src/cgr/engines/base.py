@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Generic, Literal, Protocol, TypeGuard, TypeVar, cast
 
 from cgr.errors import Busy, DoesNotFit, MissingCapability
-from cgr.records import Probe, Token
+from cgr.records import Conversation, Probe, Token
 
 T = TypeVar("T")
 Ids = Sequence[int]
@@ -24,15 +24,6 @@ TOP_MEAN = 20
 FILTERS = frozenset({"top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "stop"})
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One turn of a conversation: who speaks, and the text."""
-
-    role: Literal["system", "user", "assistant"]
-    content: str
-
-
-Conversation = str | Sequence[Message]
 Prompt = Conversation | Sequence[int]
 
 
@@ -263,11 +254,6 @@ async def prompt_ids(prompt: Prompt, engine: Engine) -> tuple[int, ...]:
 def is_ids(prompt: Prompt) -> TypeGuard[Sequence[int]]:
     """Whether a prompt is given as token ids."""
     return not isinstance(prompt, str) and all(isinstance(item, int) for item in prompt)
-
-
-def messages_of(conversation: Conversation) -> tuple[Message, ...]:
-    """A conversation as messages; a plain string is one message of the user."""
-    return (Message("user", conversation),) if isinstance(conversation, str) else tuple(conversation)
 
 
 def check_fits(prompt: Sequence[int], room: int, context: int) -> None:

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Sequence
 from cgr.engines.base import (
     Answered,
     Capabilities,
-    Conversation,
     Done,
     Engine,
     ModelInfo,
@@ -19,6 +18,7 @@ from cgr.engines.base import (
     Stretch,
     Written,
 )
+from cgr.records import Conversation
 
 
 class ForwardingSession:

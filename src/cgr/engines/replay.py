@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from cgr.engines.base import (
     Answered,
     Capabilities,
-    Conversation,
     Done,
     Engine,
     ModelInfo,
@@ -19,7 +18,7 @@ from cgr.engines.base import (
     Written,
 )
 from cgr.errors import NotRecorded
-from cgr.records import Probe, Trace
+from cgr.records import Conversation, Probe, Trace
 
 CLOSED = -1  # stands for the end tag before a prefix
 HINT = "Record it with `cgr probe`, or ask for what the recording holds."

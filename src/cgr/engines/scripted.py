@@ -9,7 +9,6 @@ from itertools import takewhile
 from cgr.engines.base import (
     Answered,
     Capabilities,
-    Conversation,
     Done,
     Engine,
     ModelInfo,
@@ -19,9 +18,8 @@ from cgr.engines.base import (
     Sampling,
     Stretch,
     Written,
-    messages_of,
 )
-from cgr.records import Token
+from cgr.records import Conversation, Token, messages_of
 
 END = "</think>"
 EOS = "<eos>"

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from cgr.engines.base import FILTERS, Message, Sampling
+from cgr.engines.base import FILTERS, Sampling
 from cgr.engines.hf.engine import TransformersEngine
 from cgr.engines.open import ModelOptions
 from cgr.errors import Busy, DoesNotFit, EngineError, UsageError
+from cgr.records import Message
 from tests.engines.hf.models import GREEDY, opened, thought
 from tests.support import QUESTION
 

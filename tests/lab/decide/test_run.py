@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from cgr.drive.driver import Driver
-from cgr.engines.base import Conversation, Prompt, Sampling, messages_of
+from cgr.engines.base import Prompt, Sampling
 from cgr.engines.scripted import ScriptedEngine
 from cgr.errors import NotRecorded, UnknownName
 from cgr.lab.decide.arrays import Decisions
@@ -29,7 +29,7 @@ from cgr.lab.store.needed_probes import requests_for, requests_of
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.probing import ProbeSpec
 from cgr.reason import Abstention
-from cgr.records import Decision, Question
+from cgr.records import Conversation, Decision, Question, messages_of
 from cgr.rules import (
     AnswerConsistency,
     BudgetForcing,

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from cgr import Model, Settings
-from cgr.engines.base import Conversation, Prompt, Sampling, Written
+from cgr.engines.base import Prompt, Sampling, Written
 from cgr.engines.scripted import ScriptedEngine, ScriptedSession
 from cgr.errors import EngineError, MissingCapability, UsageError
 from cgr.lab.record.generate import Plan, agenerate
@@ -22,7 +22,7 @@ from cgr.lab.store import GENERATE, Store
 from cgr.lab.store.config import OtherConfiguration
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.model.problems import unseen
-from cgr.records import Question
+from cgr.records import Conversation, Question
 from tests.support import SURE, UNSURE, scripted, sure_from
 
 ASKED = (Question("q1", "One?", "7", "integer"), Question("q2", "Two?", "3", "math"))

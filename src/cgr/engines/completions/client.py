@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cgr.engines.base import Conversation, messages_of
 from cgr.engines.completions.dialect import LLAMA, CompletionRequest, Dialect, Piece, read_reply, request_body
 from cgr.engines.completions.http import BadReply, Server
 from cgr.engines.completions.pool import Pool
 from cgr.engines.text.chat import ThinkTags, find_tags, render
 from cgr.engines.text.model_files import LocalTokenizer
 from cgr.errors import EngineError, UsageError
+from cgr.records import Conversation, messages_of
 
 MAX_CACHED_CHARACTERS = 256
 MAX_CACHED_TEXTS = 4096

@@ -15,7 +15,6 @@ from weakref import WeakKeyDictionary
 from cgr.engines.base import (
     FILTERS,
     Capabilities,
-    Conversation,
     Engine,
     ModelInfo,
     Places,
@@ -35,6 +34,7 @@ from cgr.engines.open import ModelOptions
 from cgr.engines.text.chat import ThinkTags
 from cgr.engines.text.model_files import LocalTokenizer
 from cgr.errors import EngineError, UsageError
+from cgr.records import Conversation
 
 NAME = "completions"
 OPTIONS = frozenset({"tokenizer", "dialect", "chunk"})

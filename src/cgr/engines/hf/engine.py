@@ -16,6 +16,7 @@ from cgr.engines.base import Answered, Done, Ids, Places
 from cgr.engines.open import ModelOptions
 from cgr.engines.text.chat import render
 from cgr.errors import EngineError, MissingCapability
+from cgr.records import Conversation
 
 if TYPE_CHECKING:
     from cgr.engines.hf.load import LoadedModel
@@ -79,7 +80,7 @@ class TransformersEngine:
     async def decode(self, ids: Ids) -> str:
         return self.loaded.tokenizer.decode(ids) if ids else ""
 
-    async def prompt(self, conversation: base.Conversation) -> tuple[int, ...]:
+    async def prompt(self, conversation: Conversation) -> tuple[int, ...]:
         tokenizer = self.loaded.tokenizer
         text = render(tokenizer.template, conversation, self.loaded.tags, bos=tokenizer.bos, eos=tokenizer.eos)
         has_bos = bool(tokenizer.bos) and text.startswith(tokenizer.bos)

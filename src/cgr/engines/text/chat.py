@@ -13,8 +13,8 @@ from typing import NoReturn
 from jinja2 import Template, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from cgr.engines.base import Conversation, messages_of
 from cgr.errors import NoThinkTags, UsageError
+from cgr.records import Conversation, messages_of
 
 # Two tags, the second with a slash, whose name contains a word for thinking: <think>, [THINK], <|thinking|>, <reasoning>
 TAG = re.compile(r"([<\[]\|?)/?([\w:]*(?:think|thought|reason)[\w:]*)(\|?[>\]])", re.IGNORECASE)

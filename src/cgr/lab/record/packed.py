@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, cast
 
-from cgr.engines.base import Answered, Conversation, Done, Engine, Ids, OnText, Prompt, Sampling, Session, Stretch, is_ids
+from cgr.engines.base import Answered, Done, Engine, Ids, OnText, Prompt, Sampling, Session, Stretch, is_ids
 from cgr.engines.forwarding import ForwardingEngine, ForwardingSession
 from cgr.errors import NotRecorded
+from cgr.records import Conversation
 
 
 class PackingEngine(Engine, Protocol):
