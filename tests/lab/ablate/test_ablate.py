@@ -158,7 +158,7 @@ def test_every_threshold_equals_the_report(inputs: AblationInputs, columns: Colu
     found = {row.threshold: row.score for row in rows if isinstance(row, threshold.ThresholdScore)}
     for row in report.thresholds:
         assert found[row.threshold].accuracy == row.accuracy
-        assert found[row.threshold].net_share == pytest.approx(report.saved(row.threshold).net_share)
+        assert found[row.threshold].net_share == pytest.approx(numbers.at(report.savings, row.threshold).net_share)
     gross = [found[level].gross_share for level in sorted(found)]
     assert gross == sorted(gross, reverse=True)
     assert len(found) > 30

@@ -14,7 +14,7 @@ from cgr.lab.recipes.recipe import Recipe
 from cgr.lab.recipes.run import Experiment
 from cgr.lab.record.jobs import Progress, Summary, summarise
 from cgr.lab.report import JSON, WrittenReport
-from cgr.lab.report.terminal import Headline, headline_lines, headlines, main_figure
+from cgr.lab.report.tables import Headline, headline_lines, headlines, main_figure
 from cgr.lab.store.schema import FILE
 from cgr.records import Record
 

@@ -14,9 +14,7 @@ from cgr.errors import NotRecorded, UnknownName, UsageError
 from cgr.lab.ablate import aggregate, forcing, interval, page, probe_model, prompt, threshold
 from cgr.lab.ablate.inputs import AblationInputs, check_folders
 from cgr.lab.ablate.result import Ablation, Ablations, MissingAblation, NamedResult
-from cgr.lab.output import style
-from cgr.lab.output.paths import write_json
-from cgr.lab.output.table import write_table
+from cgr.lab.output import style, write_json, write_table
 from cgr.lab.store.schema import forced_run
 from cgr.rules.base import THRESHOLD
 

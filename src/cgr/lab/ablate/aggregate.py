@@ -17,7 +17,7 @@ from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.ablate.rank import Presentation, RankedVariant, Variant, rank
 from cgr.lab.ablate.result import Ablation, AblationResult
 from cgr.lab.decide.columns import Columns
-from cgr.lab.output.table import Head
+from cgr.lab.output import Head
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.lab.types import Floats
 from cgr.probing import answer_span, open_braces

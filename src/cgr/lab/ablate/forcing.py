@@ -24,7 +24,7 @@ from cgr.lab.decide.arrays import Decisions, at_end
 from cgr.lab.decide.columns import Columns
 from cgr.lab.decide.replay import replayed
 from cgr.lab.decide.run import key_of
-from cgr.lab.output.table import Cell, Head, Table
+from cgr.lab.output import Cell, Head, Table
 from cgr.lab.score import accuracy as scores
 from cgr.lab.score import bootstrap as intervals
 from cgr.lab.score.calibration import effective

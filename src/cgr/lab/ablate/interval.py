@@ -17,8 +17,7 @@ from cgr.lab.ablate import figures
 from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.ablate.result import SCORE_HEADS, Ablation, AblationResult, percent, points, score_cells
 from cgr.lab.decide.columns import Columns
-from cgr.lab.output import style
-from cgr.lab.output.table import Head, Table
+from cgr.lab.output import Head, Table, style
 from cgr.lab.score.paired import Paired, Score, measure
 from cgr.lab.store.config import differences, in_words
 from cgr.lab.types import Interval

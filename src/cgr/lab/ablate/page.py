@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 from cgr.lab.ablate.result import Ablations, MissingAblation, NamedResult
-from cgr.lab.output.table import Table
+from cgr.lab.output import Table
 
 FILE = "index.html"
 STYLE = """

@@ -19,7 +19,7 @@ from cgr.lab.ablate.rank import Presentation, RankedVariant, Variant, rank
 from cgr.lab.ablate.result import Ablation, AblationResult
 from cgr.lab.decide.arrays import Decisions
 from cgr.lab.decide.columns import Columns
-from cgr.lab.output.table import Head
+from cgr.lab.output import Head
 from cgr.records import Record
 
 CAPTION = "Another model as the prober, beside the model that thinks: saving at equal accuracy, AUROC and ECE."

@@ -13,8 +13,7 @@ from cgr.lab.ablate import figures
 from cgr.lab.ablate.result import SCORE_HEADS, AblationResult, percent, score_cells
 from cgr.lab.decide.arrays import Decisions
 from cgr.lab.decide.columns import Columns
-from cgr.lab.output import style
-from cgr.lab.output.table import Cell, Head, Table
+from cgr.lab.output import Cell, Head, Table, style
 from cgr.lab.score.calibration import ProbeCalibration, probe_calibration
 from cgr.lab.score.paired import Score, measure
 from cgr.lab.store.config import in_words

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cgr.lab.ablate.inputs import AblationInputs
-from cgr.lab.output.table import Cell, Head, Table, signed
+from cgr.lab.output import Cell, Head, Table, signed
 from cgr.lab.score.paired import Score
 from cgr.lab.store.recorded import RunInfo
 from cgr.lab.types import Interval
