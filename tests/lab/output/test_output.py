@@ -62,6 +62,9 @@ def test_of_several_records_the_first_that_has_an_attribute_counts() -> None:
         rule, share, ci95_share = "cgr", 0.25, None
 
     assert Table.of_records("t", "c", HEADS, [(Named(), One())]).rows == (("mine", 0.25, None),)
+    assert Table.of_records("t", "c", HEADS, [(Named(), None)]).rows == (("mine", None, None),)
+    with pytest.raises(AttributeError, match="share"):
+        Table.of_records("t", "c", HEADS, [Named()])
 
 
 def test_an_interval_column_has_the_format_of_its_number_without_the_unit() -> None:

@@ -74,7 +74,7 @@ def _result(experiment: Experiment, thinking: Progress, probing: Progress) -> Re
     result = _with_report(RecipeResult(str(folder), thought, probed), written)
     if ablated is None:
         return result
-    conclusions = tuple(f"{one.title}: {one.ablated.conclusion}" for one in ablated.ablations.made)
+    conclusions = tuple(f"{one.title}: {made.conclusion}" for one, made in ablated.ablations.made)
     return replace(result, ablations=str(ablated.page), conclusions=conclusions)
 
 

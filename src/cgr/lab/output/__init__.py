@@ -74,7 +74,7 @@ class Table:
     @classmethod
     def of_records(cls, name: str, caption: str, heads: tuple[Head, ...], records: Iterable[object]) -> Table:
         """A table whose cells are the attributes of `records`, named as the heads are. A record may be a tuple of several
-        records, each with some of the attributes."""
+        records, each with some of the attributes; if the last is None, its cells are empty."""
         return cls(name, caption, heads, tuple(tuple(_attribute(one, head.name) for head in heads) for one in records))
 
     def texts(self) -> list[list[str]]:
@@ -122,7 +122,8 @@ def _padded(row: list[str], widths: list[int], left: int) -> list[str]:
 
 def _attribute(record: object, name: str) -> Any:
     parts = record if isinstance(record, tuple) else (record,)
-    return getattr(next(part for part in parts if hasattr(part, name)), name)
+    part = next((part for part in parts if hasattr(part, name)), parts[-1])
+    return None if part is None else getattr(part, name)
 
 
 def _csv_names(head: Head) -> tuple[str, ...]:
