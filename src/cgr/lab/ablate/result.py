@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cgr.lab.ablate.inputs import AblationInputs
-from cgr.lab.output import Head, Table, with_interval
+from cgr.lab.output import PERCENT, Head, Table, with_interval
 from cgr.lab.store.recorded import RunInfo
 from cgr.lab.types import Interval
 from cgr.records import Record
@@ -20,7 +20,7 @@ SCORE_HEADS = (
     *with_interval("net_share", "Net", ".1f", 100, "%"),
     Head("probe_tokens", "Probe tokens", ".1f"),
 )
-SHARE, POINTS = Head("share", "", ".1f", 100, "%"), Head("points", "", "+.1f", 1, " points")
+POINTS = Head("points", "", "+.1f", 1, " points")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Ablations:
 
 def percent(share: float, interval: Interval | None = None) -> str:
     """A share as `12.3%`, followed by its interval if given: `12.3% [10.1, 14.5]`."""
-    return f"{SHARE.text(share)} {SHARE.text(interval)}" if interval else SHARE.text(share)
+    return f"{PERCENT.text(share)} {PERCENT.text(interval)}" if interval else PERCENT.text(share)
 
 
 def points(difference: float, interval: Interval) -> str:

@@ -113,6 +113,8 @@ def _paired(
 
 @dataclass(frozen=True)
 class _Results:
+    """The settings, and their measurement on all questions, on those that choose, and on those that are shown."""
+
     settings: Sequence[Setting]
     penalties: tuple[float, ...]
     whole: Paired

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cgr.lab.compare.result import ACCURACY, AREA, SAVING, Compared, Entry, Point, Undecided, Winner
-from cgr.lab.output import Cell, Head, Table, with_interval, write_table
+from cgr.lab.output import PERCENT, Cell, Head, Table, with_interval, write_table
 from cgr.lab.store.config import in_words
 
 LABELS = {
@@ -14,7 +14,7 @@ LABELS = {
     AREA: "Largest area under the frontier",
     ACCURACY: "Best accuracy",
 }
-SHARE, POINTS = Head("share", "", ".1f", 100, "%"), Head("points", "", ".1f", 100, " points")
+POINTS = Head("points", "", ".1f", 100, " points")
 MAX_NAMED = 3  # of the rules that do not differ from the best
 
 
@@ -39,7 +39,7 @@ def verdict(compared: Compared, winner: Winner) -> str:
         where = "on the questions it was chosen on and on those shown" if compared.split.apart else "on these questions"
         return f"no rule; none has an accuracy within {-compared.margin:g} point of the baseline's {where}."
     best = compared.entry(winner.first)
-    lead = f"{winner.first}, {SHARE.text(winner.figure)}{_chosen(best, winner.measure)}"
+    lead = f"{winner.first}, {PERCENT.text(winner.figure)}{_chosen(best, winner.measure)}"
     if winner.second is None or winner.difference is None or winner.ci95_difference is None:
         return f"{lead}; no other rule counts."
     if winner.tied:
@@ -168,11 +168,9 @@ LINES = (
     Head("rule", "Rule"),
     Head("at", "At"),
     Head("accuracy", "Acc.", ".1f", 100, "%"),
-    Head("diff", "Diff.", "+.1f"),
-    Head("interval", "95% interval", "+.1f"),
+    *with_interval("diff", "Diff.", "+.1f"),
     Head("equal", "Equal"),
-    Head("net", "Net", ".1f", 100, "%"),
-    Head("net_interval", "95% interval", ".1f", 100),
+    *with_interval("net", "Net", ".1f", 100, "%"),
     Head("area", "Area", ".1f", 100, "%"),
 )
 

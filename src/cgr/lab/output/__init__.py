@@ -46,6 +46,9 @@ class Head:
         return signed(format(value * self.scale if self.scale != 1 else value, self.style))
 
 
+PERCENT = Head("share", "", ".1f", 100, "%")  # a share or its interval in a sentence
+
+
 def with_interval(name: str, label: str, style: str = "", scale: float = 1, unit: str = "") -> tuple[Head, Head]:
     """The column of a number, and beside it that of its interval, which is called `ci95_` and the name."""
     return Head(name, label, style, scale, unit), Head(f"ci95_{name}", "95% interval", style, scale)
