@@ -41,8 +41,8 @@ def command(
 
 
 def _show(written: WrittenAblations) -> None:
-    for one in written.ablations.made:
-        click.echo(f"{one.title}: {one.ablated.conclusion}\n")
+    for one, result in written.ablations.made:
+        click.echo(f"{one.title}: {result.conclusion}\n")
     for lacking in written.ablations.missing:
         click.echo(f"{lacking.title}: not recorded. {lacking.why}\n  {lacking.command}\n")
     click.echo(str(written.page))

@@ -48,7 +48,7 @@ def command(
 
 
 def _show(written: WrittenReport) -> None:
-    from cgr.lab.report.terminal import lines
+    from cgr.lab.report.tables import lines
 
     for report in written.reports:
         click.echo("\n".join(lines(report)) + "\n")

@@ -13,9 +13,7 @@ import pytest
 from cgr.errors import NotRecorded, UnknownName, UsageError
 from cgr.lab import ablate as ablations
 from cgr.lab.ablate import aggregate as aggregation
-from cgr.lab.ablate import forcing, interval, threshold
-from cgr.lab.ablate import probe_model as prober
-from cgr.lab.ablate import prompt as asking
+from cgr.lab.ablate import forcing, grid, probe_sets
 from cgr.lab.ablate.forcing import ForcedRow
 from cgr.lab.ablate.inputs import AblationInputs, stopping
 from cgr.lab.decide import replay as decisions
@@ -153,20 +151,20 @@ def test_without_probes_there_is_no_calibration(columns: Columns) -> None:
 
 
 def test_every_threshold_equals_the_report(inputs: AblationInputs, columns: Columns) -> None:
-    rows = threshold.ablate(inputs).rows
+    rows = grid.ablate_threshold(inputs).rows
     report = numbers.report(columns)
-    found = {row.threshold: row.score for row in rows if isinstance(row, threshold.ThresholdScore)}
+    found = {row.threshold: row.score for row in rows if isinstance(row, grid.ThresholdScore)}
     for row in report.thresholds:
         assert found[row.threshold].accuracy == row.accuracy
-        assert found[row.threshold].net_share == pytest.approx(report.saved(row.threshold).net_share)
+        assert found[row.threshold].net_share == pytest.approx(numbers.at(report.savings, row.threshold).net_share)
     gross = [found[level].gross_share for level in sorted(found)]
     assert gross == sorted(gross, reverse=True)
     assert len(found) > 30
 
 
 def test_the_conclusion_names_the_best_threshold_and_the_usual_one(inputs: AblationInputs) -> None:
-    done = threshold.ablate(inputs)
-    rows = [row for row in done.rows if isinstance(row, threshold.ThresholdScore)]
+    done = grid.ablate_threshold(inputs)
+    rows = [row for row in done.rows if isinstance(row, grid.ThresholdScore)]
     best = max((row for row in rows if row.score.equal), key=lambda row: row.score.net_share)
     assert f"at {best.threshold:g}" in done.conclusion.lower()
     assert "0.99 the net saving is" in done.conclusion
@@ -182,18 +180,18 @@ def test_the_conclusion_if_no_threshold_has_equal_accuracy() -> None:
         for n in range(3)
     ]
     columns = Columns.of(made, replace(INFO, budget=4000))
-    grid = (0.5, 1.0)
-    measured = measure(columns, threshold.sweep(columns, grid))
-    rows = [threshold.ThresholdScore(*pair) for pair in zip(grid, measured.scores, strict=True)]
-    assert threshold.conclude(rows, measured, 0.5).startswith("At no threshold does the interval")
+    levels = (0.5, 1.0)
+    measured = measure(columns, [stopping(columns, level) for level in levels])
+    rows = [grid.ThresholdScore(*pair) for pair in zip(levels, measured.scores, strict=True)]
+    assert grid.conclude_threshold(rows, measured, 0.5).startswith("At no threshold does the interval")
 
 
 # Interval
 
 
 def test_a_thinned_grid_equals_the_rule_at_that_interval(inputs: AblationInputs) -> None:
-    rows = [row for row in interval.ablate(inputs).rows if isinstance(row, interval.IntervalRow)]
-    recorded = inputs.traces("every-500")
+    rows = [row for row in grid.ablate_interval(inputs).rows if isinstance(row, grid.IntervalRow)]
+    recorded = inputs.run.traces("every-500")
     natural = sum(one.thinking_tokens for one in recorded)
     assert [row.interval for row in rows] == [500, 1000, 1500, 2000, 2500, 3000]
     for row in rows:
@@ -203,15 +201,15 @@ def test_a_thinned_grid_equals_the_rule_at_that_interval(inputs: AblationInputs)
 
 
 def test_the_finest_set_with_the_same_prompt_is_used(inputs: AblationInputs, tmp_path: Path) -> None:
-    assert interval.finest(inputs) == "every-500"
+    assert grid.finest(inputs) == "every-500"
     path = run(tmp_path / "run", MADE)
     add(path, "fine", FINE, probe_set(interval=500, asking=Asking(close_think="always")))
-    assert interval.finest(AblationInputs.open(path)) == "default"
+    assert grid.finest(AblationInputs.open(path)) == "default"
 
 
 def test_the_conclusion_names_the_best_interval_and_ties(inputs: AblationInputs) -> None:
-    done = interval.ablate(inputs)
-    rows = [row for row in done.rows if isinstance(row, interval.IntervalRow)]
+    done = grid.ablate_interval(inputs)
+    rows = [row for row in done.rows if isinstance(row, grid.IntervalRow)]
     best = max(rows, key=lambda row: row.score.net_share)
     assert done.conclusion.startswith(f"Best net saving at an interval of {best.interval:,}: ")
     tied = [row for row in rows if row is not best and row.ci95_behind[0] <= 0]
@@ -223,7 +221,7 @@ def test_a_grid_that_cannot_be_thinned_is_refused(tmp_path: Path) -> None:
     made = [replace(one, probes=tuple(one for one in one.probes if one.at == 3000)) for one in MADE]
     path = run(tmp_path / "run", made, own=probe_set(interval=3000))
     with pytest.raises(NotRecorded, match="leave no longer interval"):
-        interval.ablate(AblationInputs.open(path))
+        grid.ablate_interval(AblationInputs.open(path))
 
 
 # Aggregation
@@ -255,7 +253,7 @@ def test_the_brace_counts_if_it_is_a_token_of_its_own(
 
 
 def test_the_recorded_aggregate_is_reproduced_and_the_brace_changes_it(inputs: AblationInputs, columns: Columns) -> None:
-    whole = inputs.traces("default", whole=True)
+    whole = inputs.run.traces("default", whole=True)
     again = aggregation.certainties(columns, whole, "min", brace=False)
     assert again == pytest.approx(np.where(columns.present, columns.certainty, 0.0))
     with_brace = aggregation.certainties(columns, whole, "min", brace=True)
@@ -280,8 +278,8 @@ def test_imported_probes_without_tokens_are_refused_with_the_command(tmp_path: P
 
 
 def test_prompts_of_the_same_model_are_compared(inputs: AblationInputs) -> None:
-    done = asking.ablate(inputs)
-    rows = [row for row in done.rows if isinstance(row, asking.AskingRow)]
+    done = probe_sets.ablate_prompt(inputs)
+    rows = [row for row in done.rows if isinstance(row, probe_sets.AskingRow)]
     assert [(row.probe_set, row.close_think) for row in rows] == [
         ("default", "never"),
         ("closed", "always"),
@@ -303,16 +301,16 @@ def test_a_prober_stops_and_the_generator_answers() -> None:
     ]
     info = replace(INFO, budget=4000)
     mine, its = Columns.of(own, info), Columns.of(small, info)
-    decided = prober.answered_by(mine, stopping(its, 0.99))
+    decided = probe_sets.answered_by(mine, stopping(its, 0.99))
     assert decided.at.tolist() == [1000, 2500]
     assert decided.right.tolist() == [True, True]
     assert stopping(its, 0.99).right.tolist() == [False, True]
     assert decided.probe_tokens.tolist() == [2 + 3, 2 + 2]
-    assert prober.answered_by(mine, stopping(its, 1.0)).at.tolist() == [2500, 2500]
+    assert probe_sets.answered_by(mine, stopping(its, 1.0)).at.tolist() == [2500, 2500]
 
 
 def test_the_model_itself_is_listed_before_each_prober(inputs: AblationInputs) -> None:
-    rows = [row for row in prober.ablate(inputs).rows if isinstance(row, prober.ProberRow)]
+    rows = [row for row in probe_sets.ablate_model(inputs).rows if isinstance(row, probe_sets.ProberRow)]
     assert [(row.prober, row.answers) for row in rows] == [
         ("thinker", "itself"),
         ("small", "the generator"),
@@ -404,16 +402,16 @@ def both(tmp_path: Path) -> Path:
 
 
 def test_a_forced_run_in_the_folder_is_found(both: Path) -> None:
-    (made,) = ablations.ablate(both, only=["forcing"]).ablations.made
-    rows = [row for row in made.ablated.rows if isinstance(row, ForcedRow)]
+    ((_, made),) = ablations.ablate(both, only=["forcing"]).ablations.made
+    rows = [row for row in made.rows if isinstance(row, ForcedRow)]
     assert [row.way for row in rows] == ["natural end", "cgr at 0.99", "budget-forcing", "cgr-forced at 0.99"]
     natural, stopped, budget, until_sure = (row.score for row in rows)
     assert (natural.accuracy, budget.accuracy, until_sure.accuracy) == (0.5, 0.5, 0.5)
     assert (natural.thinking_tokens, stopped.thinking_tokens, budget.thinking_tokens) == (1500, 1500, 4000)
     assert until_sure.thinking_tokens == 3500
     assert budget.net_share == pytest.approx(1 - 4000 / 1500)
-    assert "50.0% of the answers change from right to wrong and 50.0% from wrong to right" in made.ablated.conclusion
-    assert made.ablated.notes == (f"1 of 3 traces are not in {both}/forced and are left out.",)
+    assert "50.0% of the answers change from right to wrong and 50.0% from wrong to right" in made.conclusion
+    assert made.notes == (f"1 of 3 traces are not in {both}/forced and are left out.",)
     assert (both / "ablations" / "figures" / "forcing.png").is_file()
 
 
@@ -446,7 +444,7 @@ def written(folder: Path) -> ablations.WrittenAblations:
 
 def test_every_possible_ablation_is_written(folder: Path, written: ablations.WrittenAblations) -> None:
     names = ["threshold", "interval", "aggregation", "asking", "prober"]
-    assert [one.name for one in written.ablations.made] == names
+    assert [one.name for one, _ in written.ablations.made] == names
     assert written.folder == folder / "ablations"
     for name in names:
         assert all((written.folder / "tables" / f"{name}.{ending}").is_file() for ending in ("csv", "md", "tex"))
@@ -471,13 +469,13 @@ def test_the_page_needs_no_other_file(written: ablations.WrittenAblations) -> No
     text = written.page.read_text()
     assert text.count("data:image/png;base64,") == 5
     assert "http" not in text
-    for one in written.ablations.made:
+    for one, _ in written.ablations.made:
         assert f'id="{one.name}"' in text
 
 
 def test_some_ablations_by_name(folder: Path, tmp_path: Path) -> None:
     some = ablations.ablate(folder, tmp_path / "out", only=["interval"])
-    assert [one.name for one in some.ablations.made] == ["interval"]
+    assert [one.name for one, _ in some.ablations.made] == ["interval"]
     assert sorted(path.name for path in (tmp_path / "out" / "figures").iterdir()) == ["interval.png", "interval.svg"]
     with pytest.raises(UnknownName, match="no ablation called 'intervall'"):
         ablations.ablate(folder, only=["intervall"])
@@ -487,7 +485,7 @@ def test_some_ablations_by_name(folder: Path, tmp_path: Path) -> None:
 
 def test_a_run_with_one_probe_set_gets_three_ablations(tmp_path: Path) -> None:
     found = ablations.measure(run(tmp_path / "bare", MADE))
-    assert [one.name for one in found.made] == ["threshold", "interval", "aggregation"]
+    assert [one.name for one, _ in found.made] == ["threshold", "interval", "aggregation"]
     assert [one.name for one in found.missing] == ["forcing", "asking", "prober"]
     assert all(one.command.startswith("cgr ") for one in found.missing)
 

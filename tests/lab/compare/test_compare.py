@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from cgr.errors import CgrError, NotRecorded, UnknownName, UsageError
 from cgr.lab.compare import IN_SAMPLE, TOO_FEW, compare
 from cgr.lab.compare import tables as words
-from cgr.lab.compare.choose import NOTHING, Choice, area, corners, equal_accuracy, winner
 from cgr.lab.compare.result import SAVING, Compared, Winner
-from cgr.lab.compare.sweep import TOO_SLOW
+from cgr.lab.compare.settings import NOTHING, TOO_SLOW, Choice, area, corners, equal_accuracy, winner
 from cgr.lab.decide import arrays
 from cgr.lab.decide import replay as decisions
 from cgr.lab.decide.arrays import Decisions

@@ -44,7 +44,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("figures")
     data = figure_data(*plausible(5, 3))
     before = dict(matplotlib.rcParams)
-    figures.write(data.columns, data.report, folder)
+    figures.write(data, folder)
     assert dict(matplotlib.rcParams) == before
     return folder
 
@@ -132,7 +132,7 @@ def test_a_figure_left_out_is_listed_and_its_old_file_removed(tmp_path: Path) ->
     data = figure_data(odd.no_golds())
     old = tmp_path / "reliability.png"
     old.write_bytes(PNG)
-    figures.write(data.columns, data.report, tmp_path)
+    figures.write(data, tmp_path)
     assert not old.exists()
     assert "**Left out: No question has a known answer.**" in (tmp_path / style.LIST).read_text(encoding="utf-8")
 

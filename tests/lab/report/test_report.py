@@ -15,8 +15,9 @@ import pytest
 from cgr.cli.main import run
 from cgr.errors import NotRecorded, UsageError
 from cgr.lab.decide.columns import Columns
-from cgr.lab.report import default_folder, load, numbers, tables, terminal, write_report
-from cgr.lab.report.result import Report, labels
+from cgr.lab.report import default_folder, load, numbers, tables, write_report
+from cgr.lab.report.result import Report
+from cgr.lab.report.tables import labels
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.records import Probe
 from tests.lab.runs import SIX_INFO, plausible, six, trace
@@ -245,7 +246,7 @@ def test_unusual_runs_are_explained_in_notes_and_give_no_nan(
     assert Report.from_json(text) == report
     for path in tables.write(report, tmp_path):
         assert "nan" not in path.read_text(encoding="utf-8").lower()
-    assert all(len(line) <= 80 or line.startswith("Note") for line in terminal.lines(report))
+    assert all(len(line) <= 80 or line.startswith("Note") for line in tables.lines(report))
 
 
 def test_an_ordinary_run_has_no_notes() -> None:

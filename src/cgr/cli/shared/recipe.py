@@ -14,7 +14,7 @@ from cgr.lab.recipes.recipe import Recipe
 from cgr.lab.recipes.run import Experiment
 from cgr.lab.record.jobs import Progress, Summary, summarise
 from cgr.lab.report import JSON, WrittenReport
-from cgr.lab.report.terminal import Headline, headline_lines, headlines, main_figure
+from cgr.lab.report.tables import Headline, headline_lines, headlines, main_figure
 from cgr.lab.store.schema import FILE
 from cgr.records import Record
 
@@ -74,7 +74,7 @@ def _result(experiment: Experiment, thinking: Progress, probing: Progress) -> Re
     result = _with_report(RecipeResult(str(folder), thought, probed), written)
     if ablated is None:
         return result
-    conclusions = tuple(f"{one.title}: {one.ablated.conclusion}" for one in ablated.ablations.made)
+    conclusions = tuple(f"{one.title}: {made.conclusion}" for one, made in ablated.ablations.made)
     return replace(result, ablations=str(ablated.page), conclusions=conclusions)
 
 

@@ -1,7 +1,7 @@
 """The paper's ablations on a recorded run: threshold, interval, forcing, aggregation, prompt of the probe, probe model.
 
-Each ablation is a small module that turns recordings into a conclusion, a table and a figure. An ablation whose recordings
-are missing is listed with the command that records them.
+Each ablation is a function that turns recordings into a conclusion, a table and a figure. An ablation whose recordings are
+missing is listed with the command that records them.
 """
 
 from __future__ import annotations
@@ -11,22 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cgr.errors import NotRecorded, UnknownName, UsageError
-from cgr.lab.ablate import aggregate, forcing, interval, page, probe_model, prompt, threshold
-from cgr.lab.ablate.inputs import AblationInputs, check_folders
-from cgr.lab.ablate.result import Ablation, Ablations, MissingAblation, NamedResult
-from cgr.lab.output import style
-from cgr.lab.output.paths import write_json
-from cgr.lab.output.table import write_table
+from cgr.lab.ablate import aggregate, forcing, grid, page, probe_sets
+from cgr.lab.ablate.inputs import AblationInputs
+from cgr.lab.ablate.result import Ablation, Ablations, MissingAblation
+from cgr.lab.output import style, write_json, write_table
 from cgr.lab.store.schema import forced_run
 from cgr.rules.base import THRESHOLD
 
-ABLATIONS: tuple[Ablation, ...] = (
-    threshold.ABLATION,
-    interval.ABLATION,
-    forcing.ABLATION,
-    aggregate.ABLATION,
-    prompt.ABLATION,
-    probe_model.ABLATION,
+ABLATIONS = (
+    Ablation("threshold", "Threshold", grid.ablate_threshold),
+    Ablation("interval", "Interval between probes", grid.ablate_interval),
+    Ablation("forcing", "Forcing", forcing.ablate),
+    Ablation("aggregation", "Aggregation", aggregate.ablate),
+    Ablation("asking", "Prefix and close_think", probe_sets.ablate_prompt),
+    Ablation("prober", "A separate probing model", probe_sets.ablate_model),
 )
 NAMES = tuple(one.name for one in ABLATIONS)
 FOLDER, JSON = "ablations", "ablations.json"
@@ -66,12 +64,11 @@ def measure(
 ) -> Ablations:
     """The same without writing files."""
     chosen = _chosen(only)
-    check_folders(folder, forced)
     inputs = AblationInputs.open(folder, threshold=threshold, forced=forced)
     made, missing = [], []
     for one in chosen:
         try:
-            made.append(NamedResult(one.name, one.title, one.run(inputs)))
+            made.append((one, one.run(inputs)))
         except NotRecorded as error:
             missing.append(MissingAblation(one.name, one.title, error.message, error.hint))
     columns = inputs.columns()
@@ -90,10 +87,9 @@ def _chosen(only: Sequence[str] | None) -> tuple[Ablation, ...]:
 
 def write(found: Ablations, folder: Path) -> Path:
     """Write tables, figures and ablations.json, then the page that shows them; the path of the page."""
-    for one in found.made:
-        write_table(one.ablated.table, folder / "tables")
-        with style.styled():
-            style.save(one.ablated.draw(), one.name, folder / "figures")
+    for one, result in found.made:
+        write_table(result.table, folder / "tables")
+        style.write(one.name, result.caption, result.draw, folder / "figures")
     write_json(folder / JSON, found.to_dict())
     return page.write(found, folder)
 

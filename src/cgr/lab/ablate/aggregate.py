@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
 
 import numpy as np
 
 from cgr import certainty
 from cgr.errors import NotRecorded
-from cgr.lab.ablate.inputs import AblationInputs, stopping
-from cgr.lab.ablate.rank import Presentation, RankedVariant, Variant, rank
-from cgr.lab.ablate.result import Ablation, AblationResult
+from cgr.lab.ablate.inputs import AblationInputs
+from cgr.lab.ablate.rank import Presentation, RankedVariant, Variant
+from cgr.lab.ablate.result import AblationResult
 from cgr.lab.decide.columns import Columns
-from cgr.lab.output.table import Head
+from cgr.lab.output import Head
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.lab.types import Floats
 from cgr.probing import answer_span, open_braces
@@ -39,25 +41,22 @@ class AggregateRow(Record):
 
 def ablate(inputs: AblationInputs) -> AblationResult:
     """Every aggregate on the main probe set."""
-    columns, traces = inputs.columns(), inputs.traces(inputs.main, whole=True)
+    columns, traces = inputs.columns(), inputs.run.traces(inputs.main, whole=True)
     check_recorded(inputs, traces)
-    kinds = [(name, brace) for name in certainty.AGGREGATES for brace in (False, True)]
-    ranked = rank(columns, [_variant(columns, traces, *kind) for kind in kinds], inputs.threshold)
-    rows = [(AggregateRow(*kind, one), one) for kind, one in zip(kinds, ranked, strict=True)]
-    return SHOWN.result(rows, inputs.threshold)
+    variants = [_variant(columns, traces, *kind) for kind in product(certainty.AGGREGATES, (False, True))]
+    return SHOWN.result(columns, variants, inputs.threshold)
 
 
 def check_recorded(inputs: AblationInputs, traces: Sequence[RecordedTrace]) -> None:
     """Raise `NotRecorded` if the probes have no tokens (imported runs)."""
     if not any(probe.tokens for trace in traces for probe in trace.probes):
-        raise NotRecorded(
-            f"The probes in {inputs.run.folder} were recorded without their tokens.", inputs.command("--set with-tokens")
-        )
+        message = f"The probes in {inputs.run.folder} were recorded without their tokens."
+        raise NotRecorded(message, inputs.command("--set with-tokens"))
 
 
 def _variant(columns: Columns, traces: Sequence[RecordedTrace], aggregate: str, brace: bool) -> Variant:
     probes = replace(columns, certainty=certainties(columns, traces, aggregate, brace))
-    return Variant(f"{aggregate} with brace" if brace else aggregate, probes, lambda level: stopping(probes, level))
+    return Variant(f"{aggregate} with brace" if brace else aggregate, probes, partial(AggregateRow, aggregate, brace))
 
 
 def certainties(columns: Columns, traces: Sequence[RecordedTrace], aggregate: str, brace: bool) -> Floats:
@@ -83,6 +82,3 @@ def _closing(tokens: Sequence[Token], opened: bool) -> tuple[float, ...]:
             alone = len(span.probabilities) == len(answer_span(tokens[: end - 1], opened).probabilities)
             return (certainty.probability(tokens[end - 1].logprob),) if alone and span.answer else ()
     return ()
-
-
-ABLATION = Ablation("aggregation", "Aggregation", ablate)

@@ -53,19 +53,15 @@ def accuracy(axes: Any, x: Floats, scores: Sequence[Score]) -> None:
     axes.set_ylabel("Accuracy change (points)")
     floor = min(float(low.min()), MARGIN * 2)
     axes.set_ylim(max(floor, -12) * 1.1, max(float(high.max()), 1) * 1.15)
-    axes.annotate(
-        "equal: interval above −1 point", (0.995, MARGIN), xycoords=("axes fraction", "data"), xytext=(0, -4),
-        textcoords="offset points", ha="right", va="top", fontsize=8, color=style.BASELINE,
-    )  # fmt: skip
+    text, options = "equal: interval above −1 point", {"ha": "right", "va": "top", "fontsize": 8}
+    style.beside_axis(axes, 0.995, MARGIN, text, (0, -4), color=style.BASELINE, **options)
 
 
 def dots(axes: Any, values: Sequence[tuple[float, Interval | None] | None], colour: Any, scale: float = 1) -> None:
     """Draw a value and its interval on each line; None is written as text. A `scale` of 100 labels in percent."""
     for place, one in enumerate(values):
         if one is None:
-            axes.annotate(
-                "at no threshold", (0.5, place), xycoords=("axes fraction", "data"), ha="center", va="center", fontsize=8.5
-            )
+            style.beside_axis(axes, 0.5, place, "at no threshold", (0, 0), ha="center", va="center", fontsize=8.5)
             continue
         value, ends = one
         if ends:
@@ -130,9 +126,8 @@ def _compare_forced(axes: Any, rows: Sequence[ForcedRow]) -> None:
         thought, probed = row.score.thinking_tokens, row.score.probe_tokens
         used.barh(place, thought, height=0.55, color=style.RULE if row.run else style.BASELINE)
         used.barh(place, probed, left=thought, height=0.55, color=style.PROBES)
-        style.label(
-            used, thought + probed, place, style.tokens(thought + probed), style.INK, fontsize=8, fontweight="normal"
-        )
+        text = style.tokens(thought + probed)
+        style.label(used, thought + probed, place, text, style.INK, fontsize=8, fontweight="normal")
         if row.drift:
             changed.barh(place, -row.drift.lost, height=0.55, color=style.WRONG)
             changed.barh(place, row.drift.gained, height=0.55, color=style.RIGHT)

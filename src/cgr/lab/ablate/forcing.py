@@ -19,12 +19,12 @@ import numpy as np
 from cgr.errors import NotRecorded, UsageError
 from cgr.lab.ablate import figures
 from cgr.lab.ablate.inputs import AblationInputs, stopping
-from cgr.lab.ablate.result import SCORE_HEADS, Ablation, AblationResult, percent, points, score_cells
+from cgr.lab.ablate.result import SCORE_HEADS, AblationResult, percent, points
 from cgr.lab.decide.arrays import Decisions, at_end
 from cgr.lab.decide.columns import Columns
 from cgr.lab.decide.replay import replayed
 from cgr.lab.decide.run import key_of
-from cgr.lab.output.table import Cell, Head, Table
+from cgr.lab.output import Head, Table, with_interval
 from cgr.lab.score import accuracy as scores
 from cgr.lab.score import bootstrap as intervals
 from cgr.lab.score.calibration import effective
@@ -43,8 +43,8 @@ MISSING = "No forced run was given. Traces with a natural end cannot show what f
 STEPS_BEFORE = 6  # intervals before the natural end that are shown
 HEADS = (
     *(Head("way", "Rule"), Head("thinking_tokens", "Thinking tokens", ",.0f"), *SCORE_HEADS),
-    *(Head("lost", "Right, then wrong", ".1f", 100, "%"), Head("ci95_lost", "95% interval", ".1f", 100)),
-    *(Head("gained", "Wrong, then right", ".1f", 100, "%"), Head("ci95_gained", "95% interval", ".1f", 100)),
+    *with_interval("lost", "Right, then wrong", ".1f", 100, "%"),
+    *with_interval("gained", "Wrong, then right", ".1f", 100, "%"),
 )
 
 
@@ -116,10 +116,11 @@ def ablate(inputs: AblationInputs) -> AblationResult:
         raise NotRecorded(MISSING, command(inputs))
     forced = [row for run in runs for row in _forced_rows(run, inputs)]
     rows = (*_natural_rows(runs[0].natural, inputs.threshold), *forced)
-    lines = tuple((row.way, row.score.thinking_tokens, *score_cells(row.score), *_drift_cells(row.drift)) for row in rows)
-    table = Table("forcing", "Forced runs against the natural run", HEADS, lines)
+    cells = [(row, row.score, row.drift) for row in rows]
+    table = Table.of_records("forcing", "Forced runs against the natural run", HEADS, cells)
     notes = tuple(note for run in runs for note in _notes(run, inputs))
-    return AblationResult(conclude(forced), rows, table, lambda: figures.forcing(rows), CAPTION, notes)
+    conclusion = " ".join(conclude(row, row.drift) for row in forced if row.drift)
+    return AblationResult(conclusion, rows, table, lambda: figures.forcing(rows), CAPTION, notes)
 
 
 def command(inputs: AblationInputs) -> str:
@@ -142,11 +143,9 @@ def load_forced(inputs: AblationInputs, folder: Path) -> ForcedRun:
         raise UsageError(f"The run in {folder} was not forced.", "Make one with `cgr generate --rule budget-forcing`.")
     common = inputs.run.keys & {key_of(trace) for trace in traces}
     if not common:
-        raise UsageError(
-            f"The runs in {inputs.run.folder} and {folder} have no question and seed in common.",
-            "Record the forced run with the same questions and seeds.",
-        )
-    natural = Columns.of((one for one in inputs.traces(inputs.main) if key_of(one) in common), inputs.run.info)
+        message = f"The runs in {inputs.run.folder} and {folder} have no question and seed in common."
+        raise UsageError(message, "Record the forced run with the same questions and seeds.")
+    natural = Columns.of((one for one in inputs.run.traces(inputs.main) if key_of(one) in common), inputs.run.info)
     order = {question: place for place, question in enumerate(natural.questions)}
     kept = sorted((one for one in traces if key_of(one) in common), key=lambda one: (order[one.question_id], one.seed))
     return ForcedRun(folder, info, natural, tuple(kept))
@@ -175,9 +174,8 @@ def drift(natural: Columns, right: Bools) -> Drift:
     """Changed answers as shares of the graded traces, with intervals over questions."""
     before, here = natural.final_right, scores.graded_questions(natural)
     graded = scores.by_question(natural, natural.graded)[here]
-    changes = np.stack(
-        [scores.by_question(natural, flags & natural.graded)[here] for flags in (before & ~right, ~before & right)], axis=1
-    )
+    changed = (before & ~right, ~before & right)
+    changes = np.stack([scores.by_question(natural, one & natural.graded)[here] for one in changed], axis=1)
 
     def shares(counts: Floats) -> Floats:
         return np.array((counts @ changes) / (counts @ graded)[:, None], dtype=np.float64)
@@ -209,16 +207,8 @@ def _without_end_probes(trace: RecordedTrace) -> RecordedTrace:
     return replace(trace, probes=tuple(probe for probe in trace.probes if probe.at not in ends))
 
 
-def _drift_cells(drift: Drift | None) -> tuple[Cell, ...]:
-    return (drift.lost, drift.ci95_lost, drift.gained, drift.ci95_gained) if drift else (None,) * 4
-
-
-def conclude(rows: Sequence[ForcedRow]) -> str:
-    """One sentence for each rule on a forced run."""
-    return " ".join(_sentence(row, row.drift) for row in rows if row.drift)
-
-
-def _sentence(row: ForcedRow, drift: Drift) -> str:
+def conclude(row: ForcedRow, drift: Drift) -> str:
+    """The change in accuracy, tokens and answers by one rule on a forced run."""
     score = row.score
     cost = f"{percent(abs(score.net_share))} {'more' if score.net_share <= 0 else 'fewer'} tokens"
     low, high = score.ci95_diff_points
@@ -242,6 +232,3 @@ def _notes(run: ForcedRun, inputs: AblationInputs) -> list[str]:
             f"{run.folder} before that end: the two runs were not sampled in the same way, so they also differ by chance."
         )
     return found
-
-
-ABLATION = Ablation("forcing", "Forcing", ablate)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -36,19 +36,17 @@ class AblationInputs:
 
     @classmethod
     def open(cls, folder: Path, *, threshold: float = THRESHOLD, forced: Sequence[Path] = ()) -> AblationInputs:
-        """The inputs in a run's folder; a run without probes on a grid is refused."""
+        """The inputs in a run's folder. A folder that does not exist and a run without probes on a grid are refused."""
         check_threshold(threshold)
+        for path in (folder, *forced):
+            if not path.exists():
+                raise UsageError(f"There is no run {str(path)!r}.", "Give the folder that `cgr generate --out` made.")
         with Store.open(folder) as store:
             sets = {name: one for name, one in store.probe_sets().items() if store.probed(name)}
         main = default_probe_set({name: one for name, one in sets.items() if is_grid(one)})
         if main is None:
             raise NotRecorded(f"The run in {folder} has no probes on a grid.", f"Make them with `cgr probe {folder}`.")
         return cls(Run.open(folder, main), main, sets, threshold, tuple(forced))
-
-    @property
-    def main_set(self) -> ProbeSet:
-        """What produced the main probe set."""
-        return self.sets[self.main]
 
     def on_grid(self) -> dict[str, ProbeSet]:
         """The sets with answers at every multiple of an interval, the main one first."""
@@ -69,33 +67,26 @@ class AblationInputs:
         interval = math.lcm(*(self.sets[name].interval for name in names))
         info = replace(self.run.info, interval=interval)
         return tuple(
-            Columns.of((_thinned(one, interval) for one in self.traces(name) if key_of(one) in common), info)
+            Columns.of((_thinned(one, interval) for one in self.run.traces(name) if key_of(one) in common), info)
             for name in names
         )
 
     def common(self, names: Sequence[str]) -> set[Key]:
         """The traces that are in all of these sets; an error if there are none."""
-        common = set.intersection(*({key_of(trace) for trace in self.traces(name)} for name in names))
+        common = set.intersection(*({key_of(trace) for trace in self.run.traces(name)} for name in names))
         if not common:
-            raise NotRecorded(
-                f"No trace of {self.run.folder} was probed in all of {', '.join(names)}.",
-                self.command(f"--set {names[-1]}"),
-            )
+            message = f"No trace of {self.run.folder} was probed in all of {', '.join(names)}."
+            raise NotRecorded(message, self.command(f"--set {names[-1]}"))
         return common
-
-    def traces(self, name: str | None = None, *, whole: bool = False) -> tuple[RecordedTrace, ...]:
-        """The traces with the probes of this set; by default, the main one."""
-        return self.run.traces(name, whole=whole)
 
     def command(self, *options: str) -> str:
         """The command that records what is missing."""
         return " ".join(("cgr probe", shlex.quote(str(self.run.folder)), *options))
 
-    def missing_note(self, names: Iterable[str]) -> tuple[str, ...]:
+    def missing_note(self, names: Sequence[str]) -> tuple[str, ...]:
         """A note, if some traces are missing in these sets."""
-        chosen = list(names)
-        most = max(len(self.traces(name)) for name in chosen)
-        short = most - len(self.common(chosen))
+        most = max(len(self.run.traces(name)) for name in names)
+        short = most - len(self.common(names))
         return (f"{short} of {most} traces are not in all of these sets and are left out.",) if short else ()
 
 
@@ -106,10 +97,3 @@ def _thinned(trace: RecordedTrace, interval: int) -> RecordedTrace:
 def stopping(columns: Columns, threshold: float, interval: int | None = None) -> Decisions:
     """What `cgr` decides at this threshold; `interval`: that of the recording by default."""
     return decide(Cgr(threshold=threshold, interval=interval or columns.info.interval), columns)
-
-
-def check_folders(folder: Path, forced: Sequence[Path]) -> None:
-    """Refuse folders that do not exist."""
-    for path in (folder, *forced):
-        if not path.exists():
-            raise UsageError(f"There is no run {str(path)!r}.", "Give the folder that `cgr generate --out` made.")

@@ -6,8 +6,8 @@ from base64 import b64encode
 from html import escape
 from pathlib import Path
 
-from cgr.lab.ablate.result import Ablations, MissingAblation, NamedResult
-from cgr.lab.output.table import Table
+from cgr.lab.ablate.result import Ablation, AblationResult, Ablations, MissingAblation
+from cgr.lab.output import Table
 
 FILE = "index.html"
 STYLE = """
@@ -41,8 +41,8 @@ def write(found: Ablations, folder: Path) -> Path:
 def html(found: Ablations, figures: Path) -> str:
     """The page as text. `figures`: the folder of the PNG files."""
     title = f"Ablations of {escape(found.run.name)}"
-    links = "".join(f'<a href="#{one.name}">{escape(one.title)}</a>' for one in found.made)
-    sections = "".join(_section(one, figures) for one in found.made)
+    links = "".join(f'<a href="#{one.name}">{escape(one.title)}</a>' for one, _ in found.made)
+    sections = "".join(_section(*made, figures) for made in found.made)
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head><body>'
@@ -59,8 +59,7 @@ def _about(found: Ablations) -> str:
     )
 
 
-def _section(one: NamedResult, figures: Path) -> str:
-    done = one.ablated
+def _section(one: Ablation, done: AblationResult, figures: Path) -> str:
     picture = b64encode((figures / f"{one.name}.png").read_bytes()).decode()
     notes = "".join(f"<p class=note>{escape(note)}</p>" for note in done.notes)
     image = f'<img alt="{escape(done.caption, quote=True)}" src="data:image/png;base64,{picture}">'
@@ -81,10 +80,8 @@ def _table(table: Table) -> str:
 
 
 def _missing(missing: tuple[MissingAblation, ...]) -> str:
-    if not missing:
-        return ""
     items = "".join(
         f"<li><b>{escape(one.title)}</b>: {escape(one.why)} Command to record it: <code>{escape(one.command)}</code></li>"
         for one in missing
     )
-    return f"<section id=missing><h2>Not recorded</h2><ul>{items}</ul></section>"
+    return f"<section id=missing><h2>Not recorded</h2><ul>{items}</ul></section>" if missing else ""

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from cgr.lab.ablate import figures
-from cgr.lab.ablate.result import SCORE_HEADS, AblationResult, percent, score_cells
+from cgr.lab.ablate.inputs import stopping
+from cgr.lab.ablate.result import SCORE_HEADS, AblationResult, percent
 from cgr.lab.decide.arrays import Decisions
 from cgr.lab.decide.columns import Columns
-from cgr.lab.output import style
-from cgr.lab.output.table import Cell, Head, Table
+from cgr.lab.output import Cell, Head, Table, style, with_interval
 from cgr.lab.score.calibration import ProbeCalibration, probe_calibration
 from cgr.lab.score.paired import Score, measure
 from cgr.lab.store.config import in_words
@@ -26,16 +26,14 @@ SELECTION_NOTE = (
     "The thresholds for equal accuracy (the largest net saving whose interval stays above −1 point) are chosen on the same "
     "questions that they are shown on: expect slightly smaller savings on other questions."
 )
-HEADS = (
-    *SCORE_HEADS,
-    Head("auroc", "AUROC", ".3f"),
-    Head("ci95_auroc", "95% interval", ".3f"),
-    Head("ece", "ECE", ".3f"),
-    Head("ci95_ece", "95% interval", ".3f"),
+TRUST_HEADS = (
+    *with_interval("auroc", "AUROC", ".3f"),
+    *with_interval("ece", "ECE", ".3f"),
     Head("closed", "Closed", ".1f", 100, "%"),
+)
+EQUAL_HEADS = (
     Head("equal_threshold", "θ at equal accuracy", ".4g"),
-    Head("equal_net_share", "Net at that θ", ".1f", 100, "%"),
-    Head("ci95_equal_net_share", "95% interval", ".1f", 100),
+    *with_interval("equal_net_share", "Net at that θ", ".1f", 100, "%"),
     Head("ci95_behind", "Best minus this", ".1f", 100),
 )
 
@@ -55,11 +53,17 @@ class RankedVariant(Record):
 
 @dataclass(frozen=True, eq=False)
 class Variant:
-    """A variant of certainty: its name, the probes that give it, and the decisions of `cgr` with it at a threshold."""
+    """A variant of certainty: its name, the probes that give it, its row in ablations.json, and what `cgr` decides on the
+    probes at a threshold."""
 
     name: str
     probes: Columns
-    decide: Callable[[float], Decisions]
+    row: Callable[[RankedVariant], Record]
+    decide: Callable[[Columns, float], Decisions] = stopping
+
+    def at(self, threshold: float) -> Decisions:
+        """The decisions at this threshold."""
+        return self.decide(self.probes, threshold)
 
     @property
     def thresholds(self) -> tuple[float, ...]:
@@ -74,9 +78,10 @@ class Variant:
 def rank(columns: Columns, variants: Sequence[Variant], usual: float) -> tuple[RankedVariant, ...]:
     """Each variant against the baseline of the run. `usual`: the usual threshold."""
     chosen = [_at_equal_accuracy(columns, one) for one in variants]
-    equal = [(one, threshold) for one, (threshold, _) in zip(variants, chosen, strict=True) if threshold is not None]
-    behind = dict(zip((one.name for one, _ in equal), _behind(columns, equal), strict=True))
-    scores = measure(columns, [one.decide(usual) for one in variants]).scores
+    equal = {one.name: one.at(best) for one, (best, _) in zip(variants, chosen, strict=True) if best is not None}
+    measured = measure(columns, list(equal.values()))
+    behind = dict(zip(equal, measured.behind(measured.best_net()), strict=True)) if equal else {}
+    scores = measure(columns, [one.at(usual) for one in variants]).scores
     return tuple(
         RankedVariant(one.name, score, probe_calibration(one.probes), *best, behind.get(one.name))
         for one, score, best in zip(variants, scores, chosen, strict=True)
@@ -86,20 +91,9 @@ def rank(columns: Columns, variants: Sequence[Variant], usual: float) -> tuple[R
 def _at_equal_accuracy(columns: Columns, variant: Variant) -> tuple[float | None, Score | None]:
     """The threshold with the largest net saving at equal accuracy, and the score there."""
     thresholds = variant.thresholds
-    if not thresholds:
-        return None, None
-    place = measure(columns, [variant.decide(one) for one in thresholds]).best_equal()
-    if place is None:
-        return None, None
-    return thresholds[place], measure(columns, [variant.decide(thresholds[place])]).scores[0]
-
-
-def _behind(columns: Columns, equal: Sequence[tuple[Variant, float]]) -> tuple[Interval, ...]:
-    """The interval of the best net saving minus each one's, all at their own thresholds."""
-    if not equal:
-        return ()
-    measured = measure(columns, [variant.decide(threshold) for variant, threshold in equal])
-    return measured.behind(measured.best_net())
+    measured = measure(columns, [variant.at(one) for one in thresholds])
+    place = measured.best_equal() if thresholds else None
+    return (None, None) if place is None else (thresholds[place], measured.only([1 + place]).scores[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,29 +107,27 @@ class Presentation:
     heads: tuple[Head, ...]
 
     def result(
-        self, rows: Sequence[tuple[Record, RankedVariant]], threshold: float, notes: tuple[str, ...] = ()
+        self, columns: Columns, variants: Sequence[Variant], threshold: float, notes: tuple[str, ...] = ()
     ) -> AblationResult:
-        """The result: each row is a record of ablations.json and its variant; `threshold`: the usual one."""
-        ranked = [variant for _, variant in rows]
-        cells = tuple((*self._first_cells(record), *_cells(variant)) for record, variant in rows)
-        table = Table(self.name, f"{self.title}, at a threshold of {threshold:g}", (*self.heads, *HEADS), cells)
-        records, notes = tuple(record for record, _ in rows), (*notes, SELECTION_NOTE)
-        return AblationResult(conclude(ranked), records, table, lambda: draw(ranked, self.title), self.caption, notes)
+        """The variants ranked on the traces of `columns`. `threshold`: the usual one."""
+        ranked = rank(columns, variants, threshold)
+        rows = tuple(one.row(found) for one, found in zip(variants, ranked, strict=True))
+        cells = tuple((*self._first_cells(row), *_cells(found)) for row, found in zip(rows, ranked, strict=True))
+        heads = (*self.heads, *SCORE_HEADS, *TRUST_HEADS, *EQUAL_HEADS)
+        table = Table(self.name, f"{self.title}, at a threshold of {threshold:g}", heads, cells)
+        notes = (*notes, SELECTION_NOTE)
+        return AblationResult(conclude(ranked), rows, table, lambda: draw(ranked, self.title), self.caption, notes)
 
-    def _first_cells(self, record: Record) -> tuple[Cell, ...]:
-        return tuple(_cell(getattr(record, head.name)) for head in self.heads)
-
-
-def _cell(value: Cell) -> Cell:
-    """Flags in words."""
-    return ("with" if value else "without") if isinstance(value, bool) else value
+    def _first_cells(self, row: Record) -> tuple[Cell, ...]:
+        values = [getattr(row, head.name) for head in self.heads]
+        return tuple(("with" if one else "without") if isinstance(one, bool) else one for one in values)
 
 
 def _cells(one: RankedVariant) -> tuple[Cell, ...]:
-    seen, equal = one.trust, one.equal
-    trusted = (seen.auroc, seen.ci95_auroc, seen.ece, seen.ci95_ece, seen.closed, one.equal_threshold)
-    saved = (equal.net_share, equal.ci95_net_share) if equal else (None, None)
-    return *score_cells(one.score), *trusted, *saved, one.ci95_behind
+    equal = (one.equal.net_share, one.equal.ci95_net_share) if one.equal else (None, None)
+    score = [getattr(one.score, head.name) for head in SCORE_HEADS]
+    trust = [getattr(one.trust, head.name) for head in TRUST_HEADS]
+    return *score, *trust, one.equal_threshold, *equal, one.ci95_behind
 
 
 def conclude(ranked: Sequence[RankedVariant]) -> str:
@@ -147,8 +139,7 @@ def conclude(ranked: Sequence[RankedVariant]) -> str:
     tied = [one.name for one, _ in equal if one is not best and one.ci95_behind and one.ci95_behind[0] <= 0]
     text = (
         f"At equal accuracy “{best.name}” saves most: net {percent(score.net_share, score.ci95_net_share)} "
-        f"at a threshold of {best.equal_threshold:.4g}; "
-        f"{_others(len(ranked) - 1, len(equal) - 1, tied)}"
+        f"at a threshold of {best.equal_threshold:.4g}; {_others(len(ranked) - 1, len(equal) - 1, tied)}"
     )
     return f"{text} {_auroc_range(ranked)}".strip()
 

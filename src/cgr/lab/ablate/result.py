@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cgr.lab.ablate.inputs import AblationInputs
-from cgr.lab.output.table import Cell, Head, Table, signed
-from cgr.lab.score.paired import Score
+from cgr.lab.output import PERCENT, Head, Table, with_interval
 from cgr.lab.store.recorded import RunInfo
 from cgr.lab.types import Interval
 from cgr.records import Record
@@ -16,14 +15,12 @@ from cgr.records import Record
 SCHEMA = 1
 SCORE_HEADS = (
     Head("accuracy", "Accuracy", ".1f", 100, "%"),
-    Head("diff_points", "Diff. (points)", "+.2f"),
-    Head("ci95_diff_points", "95% interval", "+.2f"),
-    Head("gross_share", "Saved", ".1f", 100, "%"),
-    Head("ci95_gross_share", "95% interval", ".1f", 100),
-    Head("net_share", "Net", ".1f", 100, "%"),
-    Head("ci95_net_share", "95% interval", ".1f", 100),
+    *with_interval("diff_points", "Diff. (points)", "+.2f"),
+    *with_interval("gross_share", "Saved", ".1f", 100, "%"),
+    *with_interval("net_share", "Net", ".1f", 100, "%"),
     Head("probe_tokens", "Probe tokens", ".1f"),
 )
+POINTS = Head("points", "", "+.1f", 1, " points")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +33,11 @@ class AblationResult:
     draw: Callable[[], Any]
     caption: str
     notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ablations.json says about it."""
+        rows = [row.to_dict() for row in self.rows]
+        return {"conclusion": self.conclusion, "notes": list(self.notes), "rows": rows}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,29 +60,14 @@ class MissingAblation(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class NamedResult:
-    """An ablation that was carried out."""
-
-    name: str
-    title: str
-    ablated: AblationResult
-
-    def to_dict(self) -> dict[str, Any]:
-        """Its entry in ablations.json."""
-        result = self.ablated
-        text = {"conclusion": result.conclusion, "notes": list(result.notes)}
-        return {"name": self.name, "title": self.title, **text, "rows": [row.to_dict() for row in result.rows]}
-
-
-@dataclass(frozen=True, slots=True)
 class Ablations:
-    """All ablations of a run."""
+    """All ablations of a run: the results of those that its recordings allow, and the others."""
 
     run: RunInfo
     threshold: float
     questions: int
     seeds: int
-    made: tuple[NamedResult, ...]
+    made: tuple[tuple[Ablation, AblationResult], ...]
     missing: tuple[MissingAblation, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -91,26 +78,16 @@ class Ablations:
             "threshold": self.threshold,
             "questions": self.questions,
             "seeds": self.seeds,
-            "ablations": [one.to_dict() for one in self.made],
+            "ablations": [{"name": one.name, "title": one.title, **made.to_dict()} for one, made in self.made],
             "missing": [one.to_dict() for one in self.missing],
         }
 
 
-def score_cells(score: Score) -> tuple[Cell, ...]:
-    """A score as cells under `SCORE_HEADS`."""
-    return tuple(getattr(score, head.name) for head in SCORE_HEADS)
-
-
 def percent(share: float, interval: Interval | None = None) -> str:
     """A share as `12.3%`, followed by its interval if given: `12.3% [10.1, 14.5]`."""
-    return _with_interval("%", [f"{100 * value:.1f}" for value in (share, *(interval or ()))])
+    return f"{PERCENT.text(share)} {PERCENT.text(interval)}" if interval else PERCENT.text(share)
 
 
 def points(difference: float, interval: Interval) -> str:
     """A difference in accuracy and its interval, as `+1.2 points [−0.4, +2.8]`."""
-    return _with_interval(" points", [f"{value:+.1f}" for value in (difference, *interval)])
-
-
-def _with_interval(unit: str, numbers: list[str]) -> str:
-    first, *ends = map(signed, numbers)
-    return f"{first}{unit} [{', '.join(ends)}]" if ends else f"{first}{unit}"
+    return f"{POINTS.text(difference)} {POINTS.text(interval)}"

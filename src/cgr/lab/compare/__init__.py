@@ -5,24 +5,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from cgr.errors import UsageError
 from cgr.lab.compare import figure, tables
-from cgr.lab.compare.choose import Choice, choose, corners, winner
-from cgr.lab.compare.result import AREA, SAVING, SCHEMA, Compared, Entry, Point, Split, Winner
-from cgr.lab.compare.sweep import Decide, Setting, chosen_rules, points, sweep
+from cgr.lab.compare.result import AREA, SAVING, Compared, Entry, Point, Split, Winner
+from cgr.lab.compare.settings import Choice, Decide, Rules, Setting, choose, chosen_rules, corners, points, sweep, winner
 from cgr.lab.decide.arrays import at_end
 from cgr.lab.decide.columns import Columns
 from cgr.lab.decide.run import Run
 from cgr.lab.exchange import as_run_folder
 from cgr.lab.fit import learn
-from cgr.lab.output import paths, style
-from cgr.lab.output.table import write_table
+from cgr.lab.output import as_json, beside, style, unique_names, write_json, write_table
 from cgr.lab.score.accuracy import PENALTIES, check_penalties, graded_questions
 from cgr.lab.score.bootstrap import DRAWS
 from cgr.lab.score.paired import LEAST, MARGIN, Paired, by_question, split_questions
@@ -36,7 +34,6 @@ NO_RULE = "No rule can be decided on these recordings."
 TOO_FEW = "Too few questions to hold any out: parameters were chosen on the questions that are shown."
 IN_SAMPLE = "Parameters were chosen on the questions that are shown: expect less on other questions."
 Learn = Callable[[Rule, Bools], Rule]
-Rules = Sequence[str] | Mapping[str, Rule] | None
 
 
 def compare(
@@ -64,24 +61,26 @@ def compare(
         )
     _check_gradable(columns)
     parts = split_questions(columns, tune_on, questions)
+    split = Split(int(parts[0].sum()), int(parts[1].sum()), apart=not (parts[0] & parts[1]).any())
     chosen = chosen_rules(rules, columns.info.interval)
-    if learn and not (parts[0] & parts[1]).any():
+    if learn and split.apart:
         chosen = {name: learn(rule, parts[0]) for name, rule in chosen.items()}
-    settings, missing = sweep(chosen, columns, decide, max_replays)
-    results = _Results.of(columns, settings, tuple(penalties), parts, draws)
+    swept = [sweep(name, rule, columns, decide, max_replays) for name, rule in chosen.items()]
+    settings = [setting for made, _ in swept for setting in made]
+    results = _Results(settings, tuple(penalties), *_paired(columns, settings, parts, draws))
     return Compared(
         run=columns.info,
         questions=int(graded_questions(columns).sum()),
         seeds=len(columns.seeds),
         traces=int(columns.graded.sum()),
-        split=results.split,
+        split=split,
         penalties=tuple(penalties),
         baseline=results.shown_points[0],
         whole_baseline=results.whole_points[0],
         entries=results.entries,
         winners=results.winners,
-        missing=missing,
-        notes=() if results.split.apart else (IN_SAMPLE if tune_on <= 0 else TOO_FEW,),
+        missing=tuple(one for _, refused in swept for one in refused),
+        notes=() if split.apart else (IN_SAMPLE if tune_on <= 0 else TOO_FEW,),
         margin=MARGIN,
         draws=draws,
     )
@@ -97,41 +96,30 @@ def _check_gradable(columns: Columns) -> None:
         )
 
 
+def _paired(
+    columns: Columns, settings: Sequence[Setting], parts: tuple[Bools, Bools], draws: int
+) -> tuple[Paired, Paired, Paired]:
+    """The settings on all questions, on those that choose, and on those that are shown. Setting 0 is the baseline."""
+    decided = (at_end(columns), *(one.decided for one in settings))
+    totals, graded = by_question(columns, decided), graded_questions(columns)
+
+    def on(questions: Bools) -> Paired:
+        traces = columns.graded & questions[columns.question]
+        return Paired.of(totals.among(questions[graded]), draws, decided, traces)
+
+    whole = on(parts[0] | parts[1])
+    return (whole, whole, whole) if (parts[0] & parts[1]).any() else (whole, on(parts[0]), on(parts[1]))
+
+
 @dataclass(frozen=True)
 class _Results:
-    """All settings on all questions (`whole`), on those that choose (`tuning`) and on those that are shown. Setting 0 is
-    the baseline. `sizes`: the number of questions of the last two."""
+    """The settings, and their measurement on all questions, on those that choose, and on those that are shown."""
 
-    settings: tuple[Setting, ...]
+    settings: Sequence[Setting]
     penalties: tuple[float, ...]
     whole: Paired
     tuning: Paired
     shown: Paired
-    sizes: tuple[int, int]
-
-    @classmethod
-    def of(
-        cls,
-        columns: Columns,
-        settings: tuple[Setting, ...],
-        penalties: tuple[float, ...],
-        parts: tuple[Bools, Bools],
-        draws: int,
-    ) -> _Results:
-        decided = (at_end(columns), *(one.decided for one in settings))
-        totals, graded = by_question(columns, decided), graded_questions(columns)
-
-        def on(questions: Bools) -> Paired:
-            traces = columns.graded & questions[columns.question]
-            return Paired.of(totals.among(questions[graded]), draws, decided, traces)
-
-        whole = on(parts[0] | parts[1])
-        tuning, shown = (whole, whole) if (parts[0] & parts[1]).any() else map(on, parts)
-        return cls(settings, penalties, whole, tuning, shown, (int(parts[0].sum()), int(parts[1].sum())))
-
-    @property
-    def split(self) -> Split:
-        return Split(*self.sizes, self.tuning is not self.shown)
 
     @cached_property
     def values(self) -> tuple[float | None, ...]:
@@ -201,13 +189,6 @@ class WrittenComparison:
         return as_json(self.comparisons)
 
 
-def as_json(comparisons: Sequence[Compared]) -> dict[str, Any]:
-    """The content of compare.json: one run as it is, several as a list."""
-    if len(comparisons) == 1:
-        return comparisons[0].to_dict()
-    return {"schema": SCHEMA, "runs": [one.to_dict() for one in comparisons]}
-
-
 def compare_run(
     run: str | Path,
     rules: Rules = None,
@@ -226,13 +207,9 @@ def compare_run(
             penalties,
             tune_on=tune_on,
             max_replays=max_replays,
-            learn=partial(_fit_weights, opened),
+            learn=lambda rule, tuning: learn(rule, opened.only(tuning)) if rule.unfitted else rule,
             questions=opened.questions,
         )
-
-
-def _fit_weights(run: Run, rule: Rule, questions: Bools) -> Rule:
-    return learn(rule, run.only(questions)) if rule.unfitted else rule
 
 
 def write_comparison(
@@ -247,9 +224,11 @@ def write_comparison(
     if not runs:
         raise UsageError("There is no run to compare rules on.", "Give one: cgr compare runs/NAME.")
     costs = check_penalties(penalties)
-    comparisons = _with_unique_names([compare_run(run, rules, costs, tune_on=tune_on) for run in runs])
-    folder = Path(out) if out else paths.beside([Path(run) for run in runs], FOLDER)
-    write_json(comparisons, folder)
+    made = [compare_run(run, rules, costs, tune_on=tune_on) for run in runs]
+    names = unique_names([one.run.name for one in made])
+    comparisons = tuple(replace(one, run=replace(one.run, name=name)) for one, name in zip(made, names, strict=True))
+    folder = Path(out) if out else beside([Path(run) for run in runs], FOLDER)
+    write_json(folder / JSON, as_json(comparisons))
     for one in comparisons:
         place = folder if len(comparisons) == 1 else folder / one.run.name
         tables.write(one, place)
@@ -259,20 +238,8 @@ def write_comparison(
     return WrittenComparison(folder, comparisons)
 
 
-def _with_unique_names(comparisons: Sequence[Compared]) -> tuple[Compared, ...]:
-    names = paths.unique_names([one.run.name for one in comparisons])
-    return tuple(replace(one, run=replace(one.run, name=name)) for one, name in zip(comparisons, names, strict=True))
-
-
-def write_json(comparisons: Sequence[Compared], folder: Path) -> None:
-    """Write compare.json into this folder."""
-    paths.write_json(folder / JSON, as_json(comparisons))
-
-
 def draw(compared: Compared | None, folder: Path, why_not: str = NO_RULE) -> style.SavedFigure:
     """Write the figure of the frontiers; without a comparison, remove it and say why there is none."""
     if compared is None or not compared.entries:
-        style.remove(FIGURE, folder)
-        return style.SavedFigure(FIGURE, CAPTION, why_not=why_not or NO_RULE)
-    with style.styled():
-        return style.SavedFigure(FIGURE, CAPTION, style.save(figure.draw(compared), FIGURE, folder))
+        return style.write(FIGURE, CAPTION, lambda: None, folder, why_not or NO_RULE)
+    return style.write(FIGURE, CAPTION, lambda: figure.draw(compared), folder)

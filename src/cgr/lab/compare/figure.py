@@ -49,30 +49,18 @@ def draw(compared: Compared) -> Any:
 
 def _frame(figure: Any, panels: Any, compared: Compared) -> None:
     axes = panels[0, 0]
-    axes.set_xlim(0, 1.08 * compared.whole_baseline.net_tokens)
-    axes.set_ylim(*_accuracies(compared))
+    axes.set(xlim=(0, 1.08 * compared.whole_baseline.net_tokens), ylim=_accuracies(compared))
     axes.yaxis.set_major_formatter(style.percent)
     axes.xaxis.set_major_formatter(style.tokens)
-    axes.xaxis.set_major_locator(_few())
+    axes.locator_params(axis="x", nbins=4)
     count = len(compared.entries)
     for place, panel in enumerate(panels.flat[:count]):
         panel.tick_params(labelsize=8, labelbottom=place + panels.shape[1] >= count)
-    below = f"{-compared.margin:g} point below it"
-    figure.suptitle("Accuracy against tokens for each rule, on all questions", x=0.01, ha="left", **HEADLINE)
-    figure.supxlabel(
-        f"Tokens a trace (mean), probes' included\n◆ full budget   dotted: {below}   bars: 95% intervals, paired with it",
-        fontsize=9.5,
-    )
+    title = "Accuracy against tokens for each rule, on all questions"
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    key = f"◆ full budget   dotted: {-compared.margin:g} point below it   bars: 95% intervals, paired with it"
+    figure.supxlabel(f"Tokens a trace (mean), probes' included\n{key}", fontsize=9.5)
     figure.supylabel("Accuracy", fontsize=9.5)
-
-
-HEADLINE: dict[str, Any] = {"fontsize": 11, "fontweight": "bold"}
-
-
-def _few() -> Any:
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(4, steps=[1, 2, 2.5, 5, 10])
 
 
 def _panel(axes: Any, entry: Entry, compared: Compared, tones: dict[str, str]) -> None:
@@ -91,22 +79,23 @@ def _panel(axes: Any, entry: Entry, compared: Compared, tones: dict[str, str]) -
 
 
 def _line(axes: Any, entry: Entry, **options: Any) -> None:
-    """The line through the settings on the frontier, from cheap to expensive."""
-    corners = sorted((one for one in entry.sweep if one.value in entry.frontier), key=lambda one: one.net_tokens)
+    corners = _corners(entry)
     axes.plot([one.net_tokens for one in corners], [one.accuracy for one in corners], **options)
+
+
+def _corners(entry: Entry) -> list[Point]:
+    """The settings on the frontier, from cheap to expensive."""
+    return sorted((one for one in entry.sweep if one.value in entry.frontier), key=lambda one: one.net_tokens)
 
 
 def _accuracies(compared: Compared) -> tuple[float, float]:
     """The limits of the accuracy axis: down to the cheapest corner of any rule except the fixed budget."""
     base = compared.whole_baseline.accuracy
-    found = [_cheapest(entry).accuracy for entry in compared.entries if entry.rule != BASELINE_RULE and entry.frontier]
+    others = [entry for entry in compared.entries if entry.rule != BASELINE_RULE and entry.frontier]
+    found = [_corners(entry)[0].accuracy for entry in others]
     high = max([base, *(point.accuracy for entry in compared.entries for point in entry.sweep)])
     low = max(min([*found, high - LEAST]), base - DEPTH)
     return low - 0.08 * (high - low), high + 0.14 * (high - low)
-
-
-def _cheapest(entry: Entry) -> Point:
-    return min((one for one in entry.sweep if one.value in entry.frontier), key=lambda one: one.net_tokens)
 
 
 def _savings(axes: Any, compared: Compared, tones: dict[str, str]) -> None:
@@ -117,7 +106,9 @@ def _savings(axes: Any, compared: Compared, tones: dict[str, str]) -> None:
         axes.plot(shown.ci95_net_share, [place, place], color=colour, linewidth=2.6, alpha=0.4)
         face = colour if entry.equal else "white"
         axes.plot(shown.net_share, place, "o", color=colour, markerfacecolor=face, markersize=6.5, markeredgewidth=1.5)
-    axes.set_yticks(range(len(entries)), [_named(entry) for entry in entries], fontsize=9.5)
+    values = ["" if entry.shown.value is None else f" {number(entry.shown.value)}" for entry in entries]
+    names = [entry.rule + value for entry, value in zip(entries, values, strict=True)]
+    axes.set_yticks(range(len(entries)), names, fontsize=9.5)
     for label, entry in zip(axes.get_yticklabels(), entries, strict=True):
         label.set_color(tones[entry.rule])
         label.set_fontweight("bold")
@@ -128,8 +119,3 @@ def _savings(axes: Any, compared: Compared, tones: dict[str, str]) -> None:
     where = "questions held out" if compared.split.apart else "the same questions"
     axes.set_title(f"Net tokens saved at equal accuracy,\non {where}", x=0, ha="center", fontsize=11, pad=8)
     axes.set_xlabel("with 95% intervals\nhollow: not shown to be equal", x=0, fontsize=9.5)
-
-
-def _named(entry: Entry) -> str:
-    at = "" if entry.shown.value is None else f" {number(entry.shown.value)}"
-    return entry.rule + at

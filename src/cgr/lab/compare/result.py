@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cgr.lab.score.paired import Score
 from cgr.lab.store.recorded import RunInfo
 from cgr.lab.types import Interval
 from cgr.records import Record
@@ -12,35 +13,15 @@ SCHEMA = 1
 SAVING, AREA, ACCURACY = "saving", "area", "accuracy"
 
 
-def grade_measure(penalty: float) -> str:
-    """The name of the measure Grade with this penalty."""
-    return f"grade p={penalty:g}"
-
-
-@dataclass(frozen=True, slots=True)
-class Point(Record):
-    """A rule at one value of its parameter, on some questions.
-
-    Tokens are means over traces; net tokens include those that probes decoded. `grade` has an entry for each penalty; it is
-    1 if all answers are right.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point(Score):
+    """The score of a rule at one `value` of its parameter, on some questions. Net tokens include those that probes decoded.
+    `grade` has an entry for each penalty; it is 1 if all answers are right."""
 
     value: float | None
-    accuracy: float
-    ci95_accuracy: Interval
-    diff_points: float
-    ci95_diff_points: Interval
-    thinking_tokens: float
-    probe_tokens: float
-    suffix_tokens: float
     net_tokens: float
-    gross_share: float
-    ci95_gross_share: Interval
-    net_share: float
-    ci95_net_share: Interval
     grade: tuple[float, ...]
     ci95_grade: tuple[Interval, ...]
-    stopped: float
     gave_up: float
 
 

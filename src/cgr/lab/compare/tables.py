@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cgr.lab.compare.result import ACCURACY, AREA, SAVING, Compared, Entry, Point, Undecided, Winner
-from cgr.lab.output.table import Cell, Head, Table, signed, write_table
+from cgr.lab.output import PERCENT, Cell, Head, Table, with_interval, write_table
 from cgr.lab.store.config import in_words
-from cgr.lab.types import Interval
 
 LABELS = {
     SAVING: "Most tokens saved at equal accuracy",
     AREA: "Largest area under the frontier",
     ACCURACY: "Best accuracy",
 }
+POINTS = Head("points", "", ".1f", 100, " points")
 MAX_NAMED = 3  # of the rules that do not differ from the best
 
 
@@ -23,24 +23,9 @@ def label(measure: str) -> str:
     return LABELS.get(measure) or f"Best {measure.capitalize()}"
 
 
-def value(parameter: str | None, at: float | None) -> str:
-    """Such as `threshold 0.99`; empty for a rule without a parameter."""
-    return "" if parameter is None or at is None else f"{parameter} {number(at)}"
-
-
 def number(at: float) -> str:
     """The value of a parameter in its shortest form."""
     return f"{at:,.0f}" if at == int(at) and abs(at) >= 1000 else f"{at:g}"
-
-
-def percent(share: float) -> str:
-    """A share as text, such as `12.5%`."""
-    return signed(f"{100 * share:.1f}") + "%"
-
-
-def points(span: Interval) -> str:
-    """An interval of shares in percentage points, such as `[1.0, 9.0]`."""
-    return f"[{', '.join(signed(f'{100 * end:.1f}') for end in span)}]"
 
 
 def sentences(compared: Compared) -> tuple[str, ...]:
@@ -54,18 +39,18 @@ def verdict(compared: Compared, winner: Winner) -> str:
         where = "on the questions it was chosen on and on those shown" if compared.split.apart else "on these questions"
         return f"no rule; none has an accuracy within {-compared.margin:g} point of the baseline's {where}."
     best = compared.entry(winner.first)
-    lead = f"{winner.first}, {percent(winner.figure)}{_chosen(best, winner.measure)}"
+    lead = f"{winner.first}, {PERCENT.text(winner.figure)}{_chosen(best, winner.measure)}"
     if winner.second is None or winner.difference is None or winner.ci95_difference is None:
         return f"{lead}; no other rule counts."
     if winner.tied:
         return f"no clear winner; {lead}, leads, but its interval overlaps with {_some(winner.tied)}."
-    ahead = f"{signed(f'{100 * winner.difference:.1f}')} points {points(winner.ci95_difference)}"
+    ahead = f"{POINTS.text(winner.difference)} {POINTS.text(winner.ci95_difference)}"
     return f"{lead}; ahead of {winner.second} by {ahead}."
 
 
 def _chosen(entry: Entry, measure: str) -> str:
-    found = value(entry.parameter, entry.by(measure).value)
-    return f" at {found}" if found else ""
+    at = entry.by(measure).value
+    return "" if entry.parameter is None or at is None else f" at {entry.parameter} {number(at)}"
 
 
 def _some(names: tuple[str, ...]) -> str:
@@ -91,46 +76,37 @@ def how_chosen(compared: Compared) -> str:
     return f"Parameters chosen on {split.tuning} questions; the numbers are from the other {split.shown}."
 
 
-RULE, PARAMETER = Head("rule", "Rule"), Head("parameter", "Parameter")
-
-
-POINT = (
-    Head("value", "At", "g"),
-    Head("accuracy", "Acc.", ".2f", 100, "%"),
-    Head("ci95_accuracy", "95% interval", ".2f", 100),
-    Head("diff_points", "Diff. (points)", "+.2f"),
-    Head("ci95_diff_points", "95% interval", "+.2f"),
+RULE = Head("rule", "Rule")
+SETTING = (RULE, Head("parameter", "Parameter"), Head("value", "At", "g"))
+SCORES = (
+    *with_interval("accuracy", "Acc.", ".2f", 100, "%"),
+    *with_interval("diff_points", "Diff. (points)", "+.2f"),
     Head("thinking_tokens", "Thinking", ",.1f"),
     Head("probe_tokens", "Probes", ",.1f"),
     Head("suffix_tokens", "Suffixes", ",.1f"),
-    Head("gross_share", "Saved", ".1f", 100, "%"),
-    Head("ci95_gross_share", "95% interval", ".1f", 100),
-    Head("net_share", "Net", ".1f", 100, "%"),
-    Head("ci95_net_share", "95% interval", ".1f", 100),
+    *with_interval("gross_share", "Saved", ".1f", 100, "%"),
+    *with_interval("net_share", "Net", ".1f", 100, "%"),
     Head("stopped", "Stopped", ".1f", 100, "%"),
     Head("gave_up", "Gave up", ".1f", 100, "%"),
 )
-ONLY_IN_SWEEP = ("value", "ci95_accuracy", "ci95_gross_share", "stopped", "gave_up")
-SHOWN = tuple(head for head in POINT if head.name not in ONLY_IN_SWEEP)
-
-
-def _grades(compared: Compared) -> tuple[Head, ...]:
-    return tuple(Head(f"grade_{cost:g}", f"Grade p={cost:g}", ".2f", 100) for cost in compared.penalties)
-
-
-def _cells(point: Point, heads: Sequence[Head]) -> tuple[Cell, ...]:
-    return tuple(getattr(point, head.name) for head in heads)
+SHOWN = tuple(one for one in SCORES if one.name not in ("ci95_accuracy", "ci95_gross_share", "stopped", "gave_up"))
 
 
 def rules(compared: Compared) -> Table:
     """Each rule at the value chosen for equal accuracy, on the shown questions."""
-    first = (RULE, PARAMETER, POINT[0], Head("equal", "Equal"))
-    area = (Head("area", "Area", ".2f", 100, "%"), Head("ci95_area", "95% interval", ".2f", 100))
-    base = compared.baseline
-    rows = [("baseline", None, None, None, *_cells(base, SHOWN), None, None, *base.grade)]
+    area = with_interval("area", "Area", ".2f", 100, "%")
+    heads = (*SETTING, Head("equal", "Equal"), *SHOWN, *area, *_grades(compared))
+    rows = [("baseline", None, None, None, *_cells(compared.baseline, SHOWN), None, None, *compared.baseline.grade)]
     rows += [_rule_row(entry) for entry in compared.entries]
-    heads = (*first, *SHOWN, *area, *_grades(compared))
     return Table("compare", f"All rules on the same traces. {how_chosen(compared)}", heads, tuple(rows))
+
+
+def _grades(compared: Compared) -> list[Head]:
+    return [Head(f"grade_{cost:g}", f"Grade p={cost:g}", ".2f", 100) for cost in compared.penalties]
+
+
+def _cells(point: Point, heads: Sequence[Head]) -> tuple[Cell, ...]:
+    return tuple(getattr(point, head.name) for head in heads)
 
 
 def _rule_row(entry: Entry) -> tuple[Cell, ...]:
@@ -146,8 +122,7 @@ def winners(compared: Compared) -> Table:
         Head("first", "First"),
         Head("figure", "Figure", ".2f", 100, "%"),
         Head("second", "Second"),
-        Head("difference", "Ahead by (points)", ".2f", 100),
-        Head("ci95_difference", "95% interval", ".2f", 100),
+        *with_interval("difference", "Ahead by (points)", ".2f", 100),
         Head("tied", "Does not differ from"),
     )
     return Table("compare_winners", "The best rule by each measure", heads, tuple(map(_winner_row, compared.winners)))
@@ -160,14 +135,15 @@ def _winner_row(one: Winner) -> tuple[Cell, ...]:
 
 def sweep(compared: Compared) -> Table:
     """Each rule at every value of its parameter, on all questions."""
-    spans = tuple(Head(f"ci95_grade_{cost:g}", "95% interval", ".2f", 100) for cost in compared.penalties)
+    grades = _grades(compared)
+    spans = [Head(f"ci95_{one.name}", "95% interval", ".2f", 100) for one in grades]
     rows = tuple(
-        (entry.rule, entry.parameter, *_cells(point, POINT), *point.grade, *point.ci95_grade)
+        (entry.rule, entry.parameter, point.value, *_cells(point, SCORES), *point.grade, *point.ci95_grade)
         for entry in compared.entries
         for point in entry.sweep
     )
-    heads = (RULE, PARAMETER, *POINT, *_grades(compared), *spans)
-    return Table("compare_sweep", "All rules at every value of their parameter, on all questions", heads, rows)
+    caption = "All rules at every value of their parameter, on all questions"
+    return Table("compare_sweep", caption, (*SETTING, *SCORES, *grades, *spans), rows)
 
 
 def several(comparisons: Sequence[Compared]) -> Table:
@@ -192,11 +168,9 @@ LINES = (
     Head("rule", "Rule"),
     Head("at", "At"),
     Head("accuracy", "Acc.", ".1f", 100, "%"),
-    Head("diff", "Diff.", "+.1f"),
-    Head("interval", "95% interval", "+.1f"),
+    *with_interval("diff", "Diff.", "+.1f"),
     Head("equal", "Equal"),
-    Head("net", "Net", ".1f", 100, "%"),
-    Head("net_interval", "95% interval", ".1f", 100),
+    *with_interval("net", "Net", ".1f", 100, "%"),
     Head("area", "Area", ".1f", 100, "%"),
 )
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 FORMATS = ("png", "svg")
@@ -49,13 +50,11 @@ STYLE: dict[Any, Any] = {
 }
 
 
-@contextmanager
-def styled() -> Iterator[None]:
+def styled() -> AbstractContextManager[None]:
     """Apply the style inside a `with` block; matplotlib's global settings stay as they were."""
     import matplotlib
 
-    with matplotlib.rc_context(STYLE):
-        yield
+    return matplotlib.rc_context(STYLE)
 
 
 def paper(rows: int = 1, columns: int = 1, size: tuple[float, float] = SIZE, **options: Any) -> tuple[Any, Any]:
@@ -74,6 +73,15 @@ class SavedFigure:
     caption: str
     files: tuple[Path, ...] = ()
     why_not: str = ""
+
+
+def write(name: str, caption: str, draw: Callable[[], Any], folder: Path, why_not: str = "") -> SavedFigure:
+    """Draw a figure and write it; if there is a reason why not, delete the files of an earlier one."""
+    if why_not:
+        remove(name, folder)
+        return SavedFigure(name, caption, why_not=why_not)
+    with styled():
+        return SavedFigure(name, caption, save(draw(), name, folder))
 
 
 def save(figure: Any, name: str, folder: Path) -> tuple[Path, ...]:
@@ -132,6 +140,11 @@ def label(axes: Any, x: float, y: float, text: str, colour: Any, *, dx: float = 
     axes.annotate(text, (x, y), color=colour, **offset, **(defaults | options))
 
 
+def beside_axis(axes: Any, x: float, y: float, text: str, offset: tuple[float, float], **options: Any) -> None:
+    """Write `text` at the height `y` of the data and at the share `x` of the width, moved by `offset` printer's points."""
+    axes.annotate(text, (x, y), offset, ("axes fraction", "data"), "offset points", **options)
+
+
 def end_labels(axes: Any, ends: list[tuple[float, float, str, Any]]) -> None:
     """Labels (x, y, text, colour) at the ends of lines; labels that would overlap are moved apart."""
     low, high = axes.get_ylim()
@@ -147,11 +160,7 @@ def spread_out(values: list[float], gap: float) -> list[float]:
     groups: list[list[float]] = []  # values minus the space below them: equal values just touch
     for place, value in enumerate(values):
         groups.append([value - place * gap])
-        while len(groups) > 1 and _mean(groups[-2]) > _mean(groups[-1]):
+        while len(groups) > 1 and fmean(groups[-2]) > fmean(groups[-1]):
             groups[-2:] = [groups[-2] + groups[-1]]
-    flat = [_mean(group) for group in groups for _ in group]
+    flat = [fmean(group) for group in groups for _ in group]
     return [value + place * gap for place, value in enumerate(flat)]
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)

@@ -1,9 +1,12 @@
-"""Computes every number of a report from the columns of a run. docs/metrics.md defines each number."""
+"""Computes every number of a report from the columns of a run, and the notes that explain missing ones. docs/metrics.md
+defines each number."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,26 +16,17 @@ from cgr.lab.decide import replay as decisions
 from cgr.lab.decide.arrays import Decisions
 from cgr.lab.decide.columns import Columns
 from cgr.lab.decide.replay import Decide
-from cgr.lab.report.result import (
-    Baseline,
-    BudgetRow,
-    GradeRow,
-    Report,
-    RunSize,
-    SavingsRow,
-    SelectiveRow,
-    SpreadRow,
-    ThresholdRow,
-    TradeOffRow,
-    WrittenAnswers,
-    notes,
-)
+from cgr.lab.output import plural
+from cgr.lab.report import result
+from cgr.lab.report.result import Report
 from cgr.lab.score import accuracy as scores
 from cgr.lab.score.accuracy import PENALTIES, check_penalties
 from cgr.lab.score.calibration import effective, selective
-from cgr.lab.types import Bools, Floats
+from cgr.lab.store.config import in_words
+from cgr.lab.types import Floats
 from cgr.rules.base import THRESHOLD, check_threshold
 
+Row = TypeVar("Row", result.ThresholdRow, result.SavingsRow)
 THRESHOLDS = (0.96, 0.97, 0.98, 0.99)
 TRADE_OFF = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995, 0.999, 0.9999, 1.0)
 
@@ -49,7 +43,8 @@ def report(
     levels, costs = check_thresholds(thresholds), check_penalties(penalties)
     decide = decide or decisions.deciding(columns, rule)
     decided = {threshold: decide(threshold) for threshold in levels}
-    sweep = _budget_sweep(columns)
+    sweep, written = _budget_sweep(columns), _written(columns)
+    saved = {threshold: asdict(scores.savings(columns, made)) for threshold, made in decided.items()}
     return Report(
         run=columns.info,
         rule=rule,
@@ -57,15 +52,15 @@ def report(
         size=_size(columns),
         steps=tuple(columns.steps.tolist()),
         baseline=_baseline(columns),
-        written=_written(columns),
+        written=written,
         thresholds=tuple(_threshold_row(columns, *pair) for pair in decided.items()),
         grade=tuple(_grade_row(columns, *pair, cost) for pair in decided.items() for cost in costs),
-        savings=tuple(SavingsRow(one, **asdict(scores.savings(columns, made))) for one, made in decided.items()),
+        savings=tuple(result.SavingsRow(threshold=threshold, **values) for threshold, values in saved.items()),
         spread=_spread(columns, decided),
         budget_sweep=sweep,
         trade_off=_trade_off(columns, levels, decide),
         selective=_selective(columns, decided),
-        notes=notes(columns, decided, [row.budget for row in sweep]),
+        notes=notes(columns, decided, len(sweep), written),
     )
 
 
@@ -78,8 +73,13 @@ def check_thresholds(thresholds: Sequence[float]) -> tuple[float, ...]:
     return tuple(sorted(set(thresholds)))
 
 
-def _size(columns: Columns) -> RunSize:
-    return RunSize(
+def at(rows: Iterable[Row], threshold: float) -> Row:
+    """The row of this threshold."""
+    return next(row for row in rows if row.threshold == threshold)
+
+
+def _size(columns: Columns) -> result.RunSize:
+    return result.RunSize(
         questions=len(columns.questions),
         graded_questions=int(scores.graded_questions(columns).sum()),
         seeds=len(columns.seeds),
@@ -91,9 +91,9 @@ def _size(columns: Columns) -> RunSize:
     )
 
 
-def _baseline(columns: Columns) -> Baseline:
+def _baseline(columns: Columns) -> result.Baseline:
     right = columns.final_right
-    return Baseline(
+    return result.Baseline(
         correct_mean=scores.correct_mean(columns, right),
         accuracy=scores.accuracy(columns, right),
         ci95_accuracy=scores.accuracy_interval(columns, right),
@@ -102,16 +102,16 @@ def _baseline(columns: Columns) -> Baseline:
     )
 
 
-def _written(columns: Columns) -> WrittenAnswers | None:
+def _written(columns: Columns) -> result.WrittenAnswers | None:
     here = columns.wrote & columns.graded
     if not here.any():
         return None
     own, decoded = (float(flags[here].mean()) for flags in (columns.written_right, columns.final_right))
-    return WrittenAnswers(int(here.sum()), own, decoded)
+    return result.WrittenAnswers(int(here.sum()), own, decoded)
 
 
-def _threshold_row(columns: Columns, threshold: float, decided: Decisions) -> ThresholdRow:
-    return ThresholdRow(
+def _threshold_row(columns: Columns, threshold: float, decided: Decisions) -> result.ThresholdRow:
+    return result.ThresholdRow(
         threshold=threshold,
         correct_mean=scores.correct_mean(columns, decided.right),
         accuracy=scores.accuracy(columns, decided.right),
@@ -120,21 +120,20 @@ def _threshold_row(columns: Columns, threshold: float, decided: Decisions) -> Th
     )
 
 
-def _grade_row(columns: Columns, threshold: float, decided: Decisions, penalty: float) -> GradeRow:
+def _grade_row(columns: Columns, threshold: float, decided: Decisions, penalty: float) -> result.GradeRow:
     baseline = scores.grade(columns, columns.final_right, penalty)
     answered = decided.sure | scores.sure_at_end(decided, threshold)
     steps = columns.steps if baseline is not None else columns.steps[:0]
     curve = scores.grade_over_budget(columns, decided, threshold, penalty, steps)
     final = float(curve[-1]) if len(curve) else None
     diff = None if final is None or baseline is None else final - baseline
-    questions = scores.graded_questions(columns).sum()
-    return GradeRow(
+    return result.GradeRow(
         threshold=threshold,
         penalty=penalty,
         final=final,
         baseline=baseline,
         diff=diff,
-        diff_points=None if diff is None else float(100 * diff / questions),
+        diff_points=None if diff is None else float(100 * diff / scores.graded_questions(columns).sum()),
         max=float(np.max(curve)) if len(curve) else None,
         step=int(steps[earliest_best(curve)]) if len(curve) else None,
         at_budget=scores.grade(columns, decided.right, penalty, answered),
@@ -148,30 +147,27 @@ def earliest_best(values: Floats) -> int:
     return int(np.argmax(values >= values.max() - 1e-9))
 
 
-def _spread(columns: Columns, decided: dict[float, Decisions]) -> tuple[SpreadRow, ...]:
+def _spread(columns: Columns, decided: dict[float, Decisions]) -> tuple[result.SpreadRow, ...]:
     """The baseline first, then each threshold."""
-    answers: dict[float | None, Bools] = {None: columns.final_right}
-    answers |= {threshold: made.right for threshold, made in decided.items()}
-    return tuple(
-        SpreadRow(threshold, **asdict(scores.spread(scores.accuracy_by_seed(columns, right))))
-        for threshold, right in answers.items()
-    )
-
-
-def _budget_sweep(columns: Columns) -> tuple[BudgetRow, ...]:
-    """The baseline at every step and at the budget; budgets at which a probe is missing are left out."""
     rows = []
-    for budget in (*columns.steps.tolist(), columns.limit):
-        try:
-            rows.append(_budget_row(columns, budget, arrays.at_budget(columns, budget)))
-        except NotRecorded:
-            continue
+    for threshold, right in ((None, columns.final_right), *((one, made.right) for one, made in decided.items())):
+        spread = scores.spread(scores.accuracy_by_seed(columns, right))
+        rows.append(result.SpreadRow(threshold=threshold, **asdict(spread)))
     return tuple(rows)
 
 
-def _budget_row(columns: Columns, budget: int, decided: Decisions) -> BudgetRow:
+def _budget_sweep(columns: Columns) -> tuple[result.BudgetRow, ...]:
+    """The baseline at every step and at the budget; budgets at which a probe is missing are left out."""
+    rows = []
+    for budget in (*columns.steps.tolist(), columns.limit):
+        with suppress(NotRecorded):
+            rows.append(_budget_row(columns, budget, arrays.at_budget(columns, budget)))
+    return tuple(rows)
+
+
+def _budget_row(columns: Columns, budget: int, decided: Decisions) -> result.BudgetRow:
     ended = columns.ended & ((columns.natural < budget) | (budget >= columns.limit))
-    return BudgetRow(
+    return result.BudgetRow(
         budget=budget,
         correct_mean=scores.correct_mean(columns, decided.right),
         accuracy=scores.accuracy(columns, decided.right),
@@ -181,35 +177,114 @@ def _budget_row(columns: Columns, budget: int, decided: Decisions) -> BudgetRow:
     )
 
 
-def _trade_off(columns: Columns, thresholds: Sequence[float], decide: Decide) -> tuple[TradeOffRow, ...]:
+def _trade_off(columns: Columns, thresholds: Sequence[float], decide: Decide) -> tuple[result.TradeOffRow, ...]:
     """A row for each threshold that the recording can decide."""
     rows = []
     for threshold in sorted({*TRADE_OFF, *thresholds}):
-        try:
+        with suppress(NotRecorded):
             decided = decide(threshold)
-        except NotRecorded:
-            continue
-        rows.append(
-            TradeOffRow(
-                threshold=threshold,
-                accuracy=scores.accuracy(columns, decided.right),
-                thinking_tokens_mean=float(decided.at.mean()),
-                probe_tokens_mean=float(decided.probe_tokens.mean()),
-            )
-        )
+            means = float(decided.at.mean()), float(decided.probe_tokens.mean())
+            rows.append(result.TradeOffRow(threshold, scores.accuracy(columns, decided.right), *means))
     return tuple(rows)
 
 
-def _selective(columns: Columns, decided: dict[float, Decisions]) -> tuple[SelectiveRow, ...]:
+def _selective(columns: Columns, decided: dict[float, Decisions]) -> tuple[result.SelectiveRow, ...]:
     graded = columns.graded
     probed = columns.present & graded[:, None] & ~columns.bound
     finals = effective(columns.final_certainty, columns.final_closed)
     probes = effective(columns.certainty, columns.closed)
     rows = [
-        SelectiveRow("final answers", None, selective(finals[graded], columns.final_right[graded])),
-        SelectiveRow("probes", None, selective(probes[probed], columns.right[probed])),
+        result.SelectiveRow("final answers", None, selective(finals[graded], columns.final_right[graded])),
+        result.SelectiveRow("probes", None, selective(probes[probed], columns.right[probed])),
     ]
     for threshold, made in decided.items():
         found = selective(effective(made.certainty, made.closed)[graded], made.right[graded])
-        rows.append(SelectiveRow("answers", threshold, found))
+        rows.append(result.SelectiveRow("answers", threshold, found))
     return tuple(rows)
+
+
+def notes(
+    columns: Columns, decided: Mapping[float, Decisions], budgets: int, written: result.WrittenAnswers | None
+) -> tuple[str, ...]:
+    """Sentences that a reader needs before the numbers. `decided`: by threshold; `budgets`: how many are in the sweep."""
+    found = (*_trace_notes(columns), *_probe_notes(columns, budgets), *_firing_note(columns, decided))
+    return *found, *_accuracy_note(columns, decided), *(_written_note(written) if written else ())
+
+
+def _trace_notes(columns: Columns) -> list[str]:
+    found = _gold_note(columns)
+    if missing := len(columns.questions) * len(columns.seeds) - len(columns):
+        found.append(
+            f"{plural(missing, 'trace')} of {len(columns) + missing} {'is' if missing == 1 else 'are'} missing. Accuracy "
+            "is over the traces that exist; counts of correct answers are lower because of the missing ones."
+        )
+    if len(columns.seeds) == 1:
+        found.append("There is one seed, so there is no spread over seeds and no interval over seeds.")
+    budgets = np.unique(columns.budget)
+    if len(budgets) > 1:
+        found.append(
+            f"The traces have different budgets, from {budgets[0]:,} to {budgets[-1]:,} tokens. Each trace is compared "
+            "with its own budget; figures over the budget extend to the largest."
+        )
+    return found
+
+
+def _gold_note(columns: Columns) -> list[str]:
+    questions, graded = len(columns.questions), int(scores.graded_questions(columns).sum())
+    if not graded:
+        return ["No question has a known answer, so accuracy, Grade and calibration are not reported; only tokens are."]
+    if without := questions - graded:
+        have = "has" if without == 1 else "have"
+        return [f"{without} of {questions} questions {have} no known answer: their traces count only in tokens."]
+    return []
+
+
+def _probe_notes(columns: Columns, budgets: int) -> list[str]:
+    if not columns.present.any():
+        return [
+            "No probe was recorded (all traces are shorter than one interval, or no `cgr probe` was run): no rule can fire."
+        ]
+    found = []
+    if skipped := len(columns.steps) + 1 - budgets:
+        found.append(
+            f"The traces were not all probed at the same positions: {skipped} of {len(columns.steps) + 1} budgets of the "
+            "sweep are left out, and a threshold is applied to the probes that were recorded."
+        )
+    between = columns.present & (columns.at % max(columns.info.interval, 1) != 0)
+    if extra := int(between.sum()):
+        lie = "lies" if extra == 1 else "lie"
+        found.append(f"{plural(extra, 'probe')} {lie} between the steps of {columns.info.interval:,} tokens.")
+    if bounds := int(columns.bound.sum()):
+        found.append(
+            f"{plural(bounds, 'probe')} stopped decoding early, so only an upper bound of the certainty is known: "
+            "thresholds that the bound cannot decide are left out of the trade-off."
+        )
+    return found
+
+
+def _firing_note(columns: Columns, decisions: Mapping[float, Decisions]) -> list[str]:
+    silent = [f"{threshold:g}" for threshold, decided in decisions.items() if not decided.fired]
+    if not silent or not columns.present.any():
+        return []
+    if len(silent) == len(decisions):
+        return ["The rule never fired: no probe reached any of these thresholds, and every number equals the baseline's."]
+    return [f"At {in_words(silent)} the rule never fired: the numbers equal the baseline's."]
+
+
+def _accuracy_note(columns: Columns, decisions: Mapping[float, Decisions]) -> list[str]:
+    accuracy = scores.accuracy(columns, columns.final_right)
+    if accuracy == 0:
+        return ["The baseline has no right answer, so relative differences cannot be computed."]
+    if accuracy != 1:
+        return []
+    if all(scores.accuracy(columns, decided.right) == 1 for decided in decisions.values()):
+        return ["Every answer is right, with the rule and without it: only tokens can differ."]
+    return ["Every answer of the baseline is right: a rule can only lose accuracy here."]
+
+
+def _written_note(written: result.WrittenAnswers) -> list[str]:
+    own, decoded = 100 * written.accuracy, 100 * written.decoded_accuracy
+    return [
+        f"In {plural(written.count, 'trace')} the model also wrote an answer of its own after its thinking: {own:.1f}% of "
+        f"these are right. Of the answers decoded after the prefix, which are the ones scored, {decoded:.1f}% are right."
+    ]

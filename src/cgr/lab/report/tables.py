@@ -1,17 +1,24 @@
-"""The tables of a report: those of the paper and some more."""
+"""The tables of a report (those of the paper and some more), and its lines for a terminal of 80 columns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from cgr.lab.output.table import Cell, Head, Table, plural, write_table
-from cgr.lab.report.result import Report, SpreadRow, labels
+from cgr.lab.output import Cell, Head, Table, plural, with_interval, write_table
+from cgr.lab.output.style import tokens
+from cgr.lab.report.numbers import at
+from cgr.lab.report.result import GradeRow, Report, SavingsRow, ThresholdRow
+from cgr.lab.store.config import IMPORTED
+from cgr.lab.types import Interval
+from cgr.records import Record
 
+HEADLINE_PENALTY = 1.0
+MAIN_FIGURES = ("accuracy_against_tokens", "cumulative_predictions", "tokens_used")  # best first; the last always exists
 THRESHOLD = Head("threshold", "θ", "g")
 ACCURACY = Head("correct_mean", "Acc.", ".2f")
 RELATIVE = Head("accuracy", "Rel. Acc.", ".2f", 100, "%")
-SPREAD = Head("sd", "SD over seeds", ".2f", 100)
 
 
 def baseline(report: Report) -> Table:
@@ -19,22 +26,18 @@ def baseline(report: Report) -> Table:
     heads = (
         Head("policy", "Policy"),
         THRESHOLD,
-        Head("correct_mean", f"Accuracy (out of {report.questions})", ".2f"),
+        Head("correct_mean", f"Accuracy (out of {report.size.graded_questions})", ".2f"),
         Head("accuracy", "Accuracy (%)", ".2f", 100),
         Head("sd", "SD over seeds (points)", ".2f", 100),
         Head("low", "Lowest seed (%)", ".2f", 100),
         Head("high", "Highest seed (%)", ".2f", 100),
     )
-    first = ("baseline", None, report.baseline.correct_mean, report.baseline.accuracy, *_spread(report.spread[0]))
-    rest = [
-        (report.rule, row.threshold, row.correct_mean, row.accuracy, *_spread(spread))
-        for row, spread in zip(report.thresholds, report.spread[1:], strict=True)
-    ]
-    return Table("baseline", f"Baseline at {report.run.budget:,} thinking tokens, and {report.rule}", heads, (first, *rest))
-
-
-def _spread(spread: SpreadRow) -> tuple[Cell, ...]:
-    return spread.sd, spread.low, spread.high
+    base = report.baseline
+    rows: list[tuple[Cell, ...]] = [("baseline", None, base.correct_mean, base.accuracy)]
+    rows += [(report.rule, row.threshold, row.correct_mean, row.accuracy) for row in report.thresholds]
+    spreads = [(one.sd, one.low, one.high) for one in report.spread]
+    cells = tuple((*row, *spread) for row, spread in zip(rows, spreads, strict=True))
+    return Table("baseline", f"Baseline at {report.run.budget:,} thinking tokens, and {report.rule}", heads, cells)
 
 
 def thresholds(report: Report) -> Table:
@@ -83,8 +86,7 @@ def savings(report: Report) -> Table:
         Head("total", "Total saved", ",d"),
         Head("per_seed", "Avg. per seed", ",.0f"),
         Head("per_question", "Avg. per question", ",.0f"),
-        Head("share", "Share", ".1f", 100, "%"),
-        Head("ci95_share", "95% interval", ".1f", 100),
+        *with_interval("share", "Share", ".1f", 100, "%"),
         Head("probe_tokens", "Probe tokens", ",d"),
         Head("net_total", "Net", ",d"),
         Head("net_share", "Net share", ".1f", 100, "%"),
@@ -101,7 +103,7 @@ def budget_sweep(report: Report) -> Table:
         Head("budget", "Budget", ",d"),
         ACCURACY,
         RELATIVE,
-        SPREAD,
+        Head("sd", "SD over seeds", ".2f", 100),
         Head("thinking_tokens_mean", "Thinking tokens (mean)", ",.0f"),
         Head("ended_by_themselves", "Natural ends", ".1f", 100, "%"),
     )
@@ -120,9 +122,8 @@ def selective(report: Report) -> Table:
         Head("ece", "ECE", ".4f"),
         Head("auroc", "AUROC", ".4f"),
     )
-    names = [head.name for head in heads[2:]]
-    rows = tuple((row.among, row.threshold, *(getattr(row.selective, name) for name in names)) for row in report.selective)
-    return Table("selective", "How well certainty separates right from wrong", heads, rows)
+    rows = [(row, row.selective) for row in report.selective]
+    return Table.of_records("selective", "How well certainty separates right from wrong", heads, rows)
 
 
 def models(reports: Sequence[Report]) -> Table:
@@ -146,24 +147,21 @@ def models(reports: Sequence[Report]) -> Table:
     return Table("models", "Baseline performance, and the rule beside it", heads, rows)
 
 
-def _model_row(name: str, report: Report) -> tuple[Cell, ...]:
-    row, saved = report.at(report.shown), report.saved(report.shown)
-    spread = {one.threshold: one.sd for one in report.spread}
-    return (
-        name,
-        report.questions,
-        report.size.seeds,
-        report.baseline.correct_mean,
-        report.baseline.accuracy,
-        spread[None],
-        report.shown,
-        row.correct_mean,
-        row.diff_mean,
-        row.ci95,
-        spread[report.shown],
-        saved.share,
-        saved.net_share,
+def labels(reports: Sequence[Report]) -> tuple[str, ...]:
+    """A name for each of several runs: its model, or the run's name where two runs have the same model."""
+    models = [report.run.model for report in reports]
+    return tuple(
+        report.run.model if models.count(report.run.model) == 1 and report.run.model != IMPORTED else report.run.name
+        for report in reports
     )
+
+
+def _model_row(name: str, report: Report) -> tuple[Cell, ...]:
+    base, row, saved = report.baseline, at(report.thresholds, report.shown), at(report.savings, report.shown)
+    spread = {one.threshold: one.sd for one in report.spread}
+    before = (report.size.graded_questions, report.size.seeds, base.correct_mean, base.accuracy, spread[None])
+    after = (row.correct_mean, row.diff_mean, row.ci95, spread[report.shown], saved.share, saved.net_share)
+    return name, *before, report.shown, *after
 
 
 def _seeds(report: Report) -> str:
@@ -176,3 +174,101 @@ TABLES: tuple[Callable[[Report], Table], ...] = (baseline, thresholds, grade, sa
 def write(report: Report, folder: Path) -> tuple[Path, ...]:
     """Write every table of one run, three files each; the paths."""
     return tuple(path for make in TABLES for path in write_table(make(report), folder))
+
+
+LINES = (
+    Head("threshold", "θ", "g"),
+    Head("correct", "Right", ".2f"),
+    Head("accuracy", "Acc.", ".1f", 100, "%"),
+    *with_interval("diff", "Diff.", "+.2f"),
+    Head("seeds", "=/+/−"),
+    Head("saved", "Saved"),
+    Head("share", "Share", ".1f", 100, "%"),
+    Head("net", "Net", ".1f", 100, "%"),
+)
+
+
+def lines(report: Report) -> list[str]:
+    """A title, a table with the baseline and every threshold, and the notes."""
+    size, base = report.size, report.baseline
+    title = f"{report.run.name}: {report.run.model}, {plural(size.questions, 'question')} × {plural(size.seeds, 'seed')}"
+    first: tuple[Cell, ...] = ("baseline", base.correct_mean, base.accuracy, *[""] * 6)
+    rows = (first, *(_row(*pair) for pair in zip(report.thresholds, report.savings, strict=True)))
+    return [title, *Table("", "", LINES, rows).lines(left=0), *(f"Note: {note}" for note in report.notes)]
+
+
+def _row(row: ThresholdRow, saved: SavingsRow) -> tuple[Cell, ...]:
+    seeds = None if row.equal is None else f"{row.equal}/{row.better}/{row.worse}"
+    scores = (row.threshold, row.correct_mean, row.accuracy, row.diff_mean, row.ci95, seeds)
+    return *scores, tokens(saved.total), saved.share, saved.net_share
+
+
+@dataclass(frozen=True, slots=True)
+class Headline(Record):
+    """The baseline (`threshold` None), or the rule at one threshold. The difference and its interval are in percentage
+    points. Grade counts questions at `penalty`: the baseline answers everything, the rule only what it is sure of."""
+
+    threshold: float | None
+    accuracy: float | None
+    diff_points: float | None = None
+    ci95_points: Interval | None = None
+    saved_tokens: int | None = None
+    saved_share: float | None = None
+    net_tokens: int | None = None
+    net_share: float | None = None
+    grade: float | None = None
+    penalty: float | None = None
+
+
+def headlines(report: Report) -> tuple[Headline, ...]:
+    """The baseline, then each threshold."""
+    penalties = {row.penalty for row in report.grade}
+    penalty = HEADLINE_PENALTY if HEADLINE_PENALTY in penalties else max(penalties, default=None)
+    grades = {row.threshold: row for row in report.grade if row.penalty == penalty}
+    grade = next((row.baseline for row in grades.values()), None)
+    base = Headline(None, report.baseline.accuracy, grade=grade, penalty=penalty)
+    return base, *(_headline(report, row, grades.get(row.threshold)) for row in report.thresholds)
+
+
+def _headline(report: Report, row: ThresholdRow, grade: GradeRow | None) -> Headline:
+    saved = at(report.savings, row.threshold)
+    points = 100 / max(report.size.graded_questions, 1)
+    return Headline(
+        threshold=row.threshold,
+        accuracy=row.accuracy,
+        diff_points=row.diff_points,
+        ci95_points=(row.ci95[0] * points, row.ci95[1] * points) if row.ci95 else None,
+        saved_tokens=saved.total,
+        saved_share=saved.share,
+        net_tokens=saved.net_total,
+        net_share=saved.net_share,
+        grade=grade.final if grade else None,
+        penalty=grade.penalty if grade else None,
+    )
+
+
+def headline_lines(rows: tuple[Headline, ...]) -> list[str]:
+    """The headlines as a table."""
+    penalty = rows[0].penalty
+    heads = (
+        Head("name", ""),
+        Head("accuracy", "Accuracy", ".1f", 100, "%"),
+        *with_interval("diff", "Diff.", "+.1f"),
+        Head("saved", "Saved", ".1f", 100, "%"),
+        Head("net", "Net", ".1f", 100, "%"),
+        Head("grade", "Grade" if penalty is None else f"Grade p={penalty:g}", ".2f"),
+    )
+    return Table("", "", heads, tuple(map(_headline_cells, rows))).lines()
+
+
+def _headline_cells(row: Headline) -> tuple[Cell, ...]:
+    if row.threshold is None:
+        return "baseline", row.accuracy, "", "", "", "", row.grade
+    name = f"CGR {row.threshold:g}"
+    return name, row.accuracy, row.diff_points, row.ci95_points, row.saved_share, row.net_share, row.grade
+
+
+def main_figure(report_folder: Path) -> Path | None:
+    """The figure to look at first, if any was written."""
+    paths = (report_folder / "figures" / f"{name}.png" for name in MAIN_FIGURES)
+    return next((path for path in paths if path.is_file()), None)

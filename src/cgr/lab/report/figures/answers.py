@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cgr.lab.output import style
-from cgr.lab.report.numbers import earliest_best
+from cgr.lab.report.numbers import at, earliest_best
 from cgr.lab.report.result import GradeRow
 from cgr.lab.score import accuracy as scores
 from cgr.lab.types import Floats, Ints
@@ -32,7 +32,7 @@ def _cumulative(data: FigureData) -> tuple[Floats, Floats]:
 
 
 def cumulative(data: FigureData) -> Any:
-    """Correct and incorrect answers given by each step."""
+    """Correct and incorrect answers given by each step of the thinking budget; the rest is answered at the budget."""
     figure, axes = style.paper()
     x = np.append(0, data.steps)
     ends = []
@@ -42,17 +42,16 @@ def cumulative(data: FigureData) -> Any:
         axes.plot(x[-2:], y[-2:], color=colour, linestyle=(0, (1, 1.5)))
         axes.plot(x[-1], y[-1], "o", color=colour, markersize=6, clip_on=False)
         ends.append((x[-1], y[-1], f"{word} {y[-1]:.2f}", colour))
-    axes.set_ylim(0, data.report.questions * 1.02)
-    axes.set_xlim(0, data.columns.limit)
+    questions = data.report.size.graded_questions
+    axes.set(ylim=(0, questions * 1.02), xlim=(0, data.columns.limit), ylabel=f"Questions answered, of {questions}")
     style.end_labels(axes, ends)
     style.token_axis(axes.xaxis, BUDGET)
-    axes.set_ylabel(f"Questions answered, of {data.report.questions}")
     axes.set_title(f"Answers given by each step ({data.name}); the rest at the budget")
     return figure
 
 
 def ratio(data: FigureData) -> Any:
-    """Incorrect answers for each correct one, from the first step that has a correct answer."""
+    """Incorrect answers for each correct one, among those given by each step."""
     good, bad = _cumulative(data)
     known = good > 0
     figure, axes = style.paper()
@@ -61,8 +60,7 @@ def ratio(data: FigureData) -> Any:
     if len(x):
         style.label(axes, x[-1], y[-1], f"{y[-1]:.2f}", style.WRONG)
     axes.axhline(1, color=style.BASELINE, linewidth=1, linestyle=":")
-    axes.set_ylim(0, max(1.1, 1.1 * float(y.max(initial=0))))
-    axes.set_xlim(0, data.columns.limit)
+    axes.set(xlim=(0, data.columns.limit), ylim=(0, max(1.1, 1.1 * float(y.max(initial=0)))))
     style.token_axis(axes.xaxis, BUDGET)
     axes.set_ylabel("Incorrect for each correct answer")
     axes.set_title(f"Incorrect to correct answers given by each step ({data.name})")
@@ -70,7 +68,7 @@ def ratio(data: FigureData) -> Any:
 
 
 def grade(data: FigureData) -> Any:
-    """Grade at each step: one panel for each penalty, one line for each threshold; dots at the maxima."""
+    """Grade with abstention at each step, for each penalty and threshold. Dots: maxima; dotted line: baseline."""
     penalties = sorted({row.penalty for row in data.report.grade})
     columns = min(2, len(penalties))
     rows = -(-len(penalties) // columns)
@@ -84,9 +82,8 @@ def grade(data: FigureData) -> Any:
     lines = grid[0, 0].get_lines()[: len(data.report.thresholds)]
     names = [f"{row.threshold:g}" for row in data.report.thresholds]
     figure.legend(lines, names, loc="outside upper right", ncols=min(len(names), 8), title="threshold", title_fontsize=9)
-    figure.suptitle(
-        "Grade over the budget, abstaining below the threshold", x=0.01, ha="left", fontweight="bold", fontsize=11.5
-    )
+    title = "Grade over the budget, abstaining below the threshold"
+    figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11.5)
     return figure
 
 
@@ -98,16 +95,12 @@ def _grade_panel(axes: Any, data: FigureData, rows: list[GradeRow]) -> None:
     for values, colour in zip(curves, colours, strict=True):
         best = earliest_best(values)
         axes.plot(steps[best], values[best], "o", color=colour, markersize=5.5)
-    baseline = rows[0].baseline
+    baseline = rows[0].baseline or 0.0
     axes.axhline(baseline, color=style.BASELINE, linewidth=1.2, linestyle=":")
-    axes.set_xlim(0, data.columns.limit)
+    axes.set(xlim=(0, data.columns.limit), ylabel="Grade")
     axes.margins(y=0.1)
-    axes.annotate(
-        "baseline", (0.01, baseline), xycoords=("axes fraction", "data"), xytext=(0, 3), textcoords="offset points",
-        color=style.BASELINE, fontsize=8.5,
-    )  # fmt: skip
+    style.beside_axis(axes, 0.01, baseline, "baseline", (0, 3), color=style.BASELINE, fontsize=8.5)
     axes.set_title(f"a wrong answer costs {rows[0].penalty:g}", fontsize=10, fontweight="normal", pad=6)
-    axes.set_ylabel("Grade")
 
 
 def by_seed(data: FigureData) -> Any:
@@ -123,22 +116,19 @@ def by_seed(data: FigureData) -> Any:
         axes.axhline(values.mean(), color=colour, linewidth=1, linestyle=":")
     seed_axis(axes, data)
     end = axes.get_xlim()[1]
-    ends = [
-        (end, float(base.mean()), f"baseline: {base.mean():.2f}", style.BASELINE),
-        (end, float(rule.mean()), f"{data.name}: {rule.mean():.2f}", style.RULE),
-    ]
-    style.end_labels(axes, ends)
+    named = (("baseline", base.mean(), style.BASELINE), (data.name, rule.mean(), style.RULE))
+    style.end_labels(axes, [(end, float(mean), f"{name}: {mean:.2f}", colour) for name, mean, colour in named])
     axes.yaxis.get_major_locator().set_params(integer=True)
-    axes.set_ylabel(f"Correct, of {data.report.questions}")
+    axes.set_ylabel(f"Correct, of {data.report.size.graded_questions}")
     axes.set_title("Correct answers by seed; dotted: means")
     return figure
 
 
 def distance(data: FigureData) -> Any:
-    """Difference in correct answers between rule and baseline, seed by seed."""
+    """Difference in correct answers between rule and baseline for each seed."""
     columns = data.columns
     change = scores.correct_by_seed(columns, data.decided.right) - scores.correct_by_seed(columns, columns.final_right)
-    row = data.report.at(data.report.shown)
+    row = at(data.report.thresholds, data.report.shown)
     x = np.arange(len(change))
     figure, axes = style.paper(size=width_for(len(change)))
     axes.bar(x, change, width=0.75, color=np.where(change > 0, style.RIGHT, style.WRONG))
@@ -153,8 +143,7 @@ def distance(data: FigureData) -> Any:
     _corner(axes, (0.005, 0.03), f"{row.worse} worse", style.WRONG, va="bottom")
     _corner(axes, (0.995, 0.97), f"{row.equal} equal", style.BASELINE, va="top", ha="right")
     seed_axis(axes, data)
-    axes.set_ylabel("Difference in correct answers")
-    axes.set_title(f"Difference from the baseline by seed ({data.name})")
+    axes.set(ylabel="Difference in correct answers", title=f"Difference from the baseline by seed ({data.name})")
     return figure
 
 

@@ -18,7 +18,7 @@ BINS = 40
 
 
 def histogram(data: FigureData) -> Any:
-    """Histogram of the certainty of closed probes, right and wrong stacked."""
+    """Distribution of certainty over probes, by whether the answer was right: shows how polarised a model is."""
     columns = data.columns
     there = columns.present & columns.closed
     graded = there & columns.graded[:, None]
@@ -38,16 +38,15 @@ def histogram(data: FigureData) -> Any:
     axes.grid(visible=False, axis="x")
     axes.axvline(data.report.shown, color=style.INK, linewidth=1, linestyle=":")
     axes.legend(loc="upper center", title=f"{there.sum():,} closed probes", alignment="left", reverse=True)
-    axes.set_xlim(0, 1)
     axes.yaxis.set_major_formatter(style.percent)
-    axes.set_xlabel(f"Certainty (dotted: the threshold {data.report.shown:g})")
-    axes.set_ylabel("Share of probes")
-    axes.set_title("Certainty of probes")
+    axes.set(xlim=(0, 1), xlabel=f"Certainty (dotted: the threshold {data.report.shown:g})")
+    axes.set(ylabel="Share of probes", title="Certainty of probes")
     return figure
 
 
 def average(data: FigureData) -> Any:
-    """Mean certainty at each step: of the traces still thinking, and of all with ended ones at their final certainty."""
+    """Mean certainty at each step: of the traces still thinking (band: SD over seeds; below: their number), and of all
+    traces, with ended traces at their final certainty."""
     grid, running, carried = certainty_by_step(data)
     figure, (axes, below) = style.paper(2, 1, size=(7.2, 5), sharex=True, height_ratios=(4, 1))
     count = running.sum(axis=0)
@@ -59,21 +58,12 @@ def average(data: FigureData) -> Any:
     axes.fill_between(steps[shown], low, high, color=style.BLUE, alpha=0.18, linewidth=0)
     text = "still thinking" + (" (band: SD over seeds)" if spread.any() else "")
     axes.plot(steps[shown], mean, color=style.BLUE, marker="o", markersize=3, label=text)
-    axes.plot(
-        steps,
-        carried.mean(axis=0),
-        color=style.INK,
-        linestyle="--",
-        linewidth=1.5,
-        label="all traces (ended ones at their final certainty)",
-    )
+    text = "all traces (ended ones at their final certainty)"
+    axes.plot(steps, carried.mean(axis=0), color=style.INK, linestyle="--", linewidth=1.5, label=text)
     axes.legend(loc="lower right")
-    axes.set_ylim(0, 1.02)
-    axes.set_ylabel("Certainty")
-    axes.set_title("Average certainty at each step")
+    axes.set(ylim=(0, 1.02), ylabel="Certainty", title="Average certainty at each step")
     width = 0.7 * (steps[1] - steps[0] if len(steps) > 1 else steps[0])
     below.bar(steps, count, width=width, color=style.FAINT, edgecolor="#bdbdbd", linewidth=0.5)
-    below.set_ylabel("Traces")
     below.set_xlim(0, data.columns.limit)
     style.token_axis(below.yaxis, "Traces")
     style.token_axis(below.xaxis, BUDGET)
@@ -110,20 +100,15 @@ def certainty_by_step(data: FigureData) -> tuple[Floats, Bools, Floats]:
 
 
 def reliability(data: FigureData) -> Any:
-    """Share of right answers against certainty, for final answers and for probes."""
+    """Share of right answers at each certainty; the size of a marker shows the share of answers in its bin."""
     figure, axes = style.paper(size=(5.4, 5.6))
     axes.plot([0, 1], [0, 1], color=style.BASELINE, linewidth=1, linestyle=":")
-    series = ((data.report.selective[0].selective, style.INK, "D"), (data.report.selective[1].selective, style.BLUE, "o"))
-    for (found, colour, marker), word in zip(series, ("final answers", "probes"), strict=True):
-        if found.count:
-            _bins(axes, found, colour, marker, f"{word}: {found.count:,}, ECE {found.ece:.3f}")
+    for row, colour, marker in zip(data.report.selective, (style.INK, style.BLUE), ("D", "o"), strict=False):
+        if (found := row.selective).count:
+            _bins(axes, found, colour, marker, f"{row.among}: {found.count:,}, ECE {found.ece:.3f}")
     figure.legend(loc="outside lower center")
-    axes.set_xlim(-0.02, 1.02)
-    axes.set_ylim(-0.02, 1.02)
-    axes.set_aspect("equal")
-    axes.set_xlabel("Certainty (mean of the bin)")
-    axes.set_ylabel("Share that is right")
-    axes.set_title("Is certainty calibrated?")
+    axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal", title="Is certainty calibrated?")
+    axes.set(xlabel="Certainty (mean of the bin)", ylabel="Share that is right")
     axes.text(0.33, 0.36, "perfect calibration", rotation=45, rotation_mode="anchor", color=style.BASELINE, fontsize=8.5)
     return figure
 
@@ -139,16 +124,16 @@ def _bins(axes: Any, found: Selective, colour: str, marker: str, text: str) -> N
 
 
 def risk(data: FigureData) -> Any:
-    """Risk against coverage for final answers and the rule's answers, with the best and a random order."""
+    """Share of wrong answers among the most certain answers."""
     columns = data.columns
     graded, decided = columns.graded, data.decided
     finals = effective(columns.final_certainty, columns.final_closed)[graded]
     right = columns.final_right[graded]
-    figure, axes = style.paper()
     curves = [(finals, right, style.INK, "final answers of the baseline")]
     if decided.fired:
         answers = effective(decided.certainty, decided.closed)[graded]
         curves.append((answers, decided.right[graded], style.RULE, data.name))
+    figure, axes = style.paper()
     for certainty, answers_right, colour, word in curves:
         curve = risk_coverage(certainty, answers_right)
         coverage, share = curve.smooth()
@@ -159,13 +144,10 @@ def risk(data: FigureData) -> Any:
     axes.axhline(1 - right.mean(), color=style.BASELINE, linestyle=":", linewidth=1, label="random order")
     axes.plot([], [], "o", color=style.BASELINE, label=f"answers with certainty of at least {data.report.shown:g}")
     figure.legend(loc="outside lower center", ncols=2)
-    axes.set_xlim(0, 1)
-    axes.set_ylim(0, None)
     axes.xaxis.set_major_formatter(style.percent)
     axes.yaxis.set_major_formatter(style.percent)
-    axes.set_xlabel("Coverage: share answered, most certain first")
-    axes.set_ylabel("Risk: share of these that is wrong")
-    axes.set_title("Risk and coverage when abstaining")
+    axes.set(xlim=(0, 1), ylim=(0, None), title="Risk and coverage when abstaining")
+    axes.set(xlabel="Coverage: share answered, most certain first", ylabel="Risk: share of these that is wrong")
     return figure
 
 

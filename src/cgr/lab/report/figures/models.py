@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from cgr.lab.output import style
-from cgr.lab.report.result import Report, labels
+from cgr.lab.report.figures.tokens import accuracy_against_tokens
+from cgr.lab.report.result import Report
+from cgr.lab.report.tables import labels
 
 
 def trade_off(reports: Sequence[Report]) -> Any:
-    """Accuracy against tokens for each model; diamonds are baselines."""
+    """Accuracy against tokens for each model. Diamonds: baselines."""
     figure, axes = style.paper()
     for report, name, colour in zip(reports, labels(reports), _colours(len(reports)), strict=True):
         rows = report.trade_off
@@ -21,18 +23,13 @@ def trade_off(reports: Sequence[Report]) -> Any:
         axes.plot(x, y, color=colour, marker="o", markersize=3.5, label=name)
         axes.plot(report.baseline.thinking_tokens_mean, report.baseline.accuracy, "D", color=colour, markersize=7)
     axes.plot([], [], "D", color=style.BASELINE, markersize=6, label="baseline")
-    figure.legend(loc="outside lower center", ncols=3)
-    axes.set_xlim(0, None)
-    axes.margins(y=0.1)
-    axes.yaxis.set_major_formatter(style.percent)
-    style.token_axis(axes.xaxis, "Tokens per trace (mean), with probe tokens")
-    axes.set_ylabel("Accuracy")
+    accuracy_against_tokens(figure, axes, "Tokens per trace (mean), with probe tokens", 0.1)
     axes.set_title("Accuracy against tokens by model")
     return figure
 
 
 def differences(reports: Sequence[Report]) -> Any:
-    """The difference in accuracy at each threshold, with its interval over questions."""
+    """Change in accuracy at each threshold, with its interval."""
     levels = [row.threshold for row in reports[0].thresholds]
     figure, axes = style.paper(size=(7.2, 1.4 + 0.28 * len(levels) * len(reports)))
     axes.axvline(0, color=style.BASELINE, linewidth=1)
@@ -43,17 +40,15 @@ def differences(reports: Sequence[Report]) -> Any:
             y = -(number * (len(levels) + 1) + place)
             places.append(y)
             names.append(f"{row.threshold:g}")
-            per_question = 100 / report.questions
+            per_question = 100 / report.size.graded_questions
             if row.ci95:
                 axes.plot(np.array(row.ci95) * per_question, [y, y], color=colour, linewidth=2.2, alpha=0.5)
             axes.plot(row.diff_points, y, "o", color=colour, markersize=6)
         top = -(number * (len(levels) + 1))
-        axes.annotate(name, (1, top), xycoords=("axes fraction", "data"), xytext=(6, 0), textcoords="offset points",
-                      color=colour, fontweight="bold", va="center", fontsize=9.5)  # fmt: skip
+        style.beside_axis(axes, 1, top, name, (6, 0), color=colour, fontweight="bold", va="center", fontsize=9.5)
     axes.set_yticks(places, names, fontsize=8.5)
     axes.grid(visible=False, axis="y")
-    axes.set_ylabel("Threshold")
-    axes.set_xlabel("Change in accuracy, in points, with its 95% interval")
+    axes.set(ylabel="Threshold", xlabel="Change in accuracy, in points, with its 95% interval")
     axes.set_title("Change in accuracy against each model's baseline")
     return figure
 

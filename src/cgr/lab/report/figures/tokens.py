@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cgr.lab.output import style
+from cgr.lab.output import signed, style
 from cgr.lab.report.figures.answers import seed_axis, seed_ticks, width_for
+from cgr.lab.report.numbers import at
 from cgr.lab.report.result import TradeOffRow
 from cgr.lab.score import accuracy as scores
 
@@ -25,23 +26,18 @@ def saved_by_seed(data: FigureData) -> Any:
     figure, axes = style.paper(size=width_for(len(used)))
     axes.bar(x, used, width=0.75, color=style.RULE)
     axes.bar(x, saved, width=0.75, bottom=used, color=style.SAVED)
-    row = data.report.saved(data.report.shown)
+    row = at(data.report.savings, data.report.shown)
     seed_axis(axes, data)
-    end = axes.get_xlim()[1]
-    style.end_labels(
-        axes,
-        [
-            (end, float(used[-1] / 2), f"used by {data.name}", style.RULE),
-            (end, float(used[-1] + saved[-1] / 2), f"saved: {style.percent(round(row.share, 3))}", "#4f9c82"),
-        ],
-    )
+    end, share = axes.get_xlim()[1], style.percent(round(row.share, 3))
+    first = (end, float(used[-1] / 2), f"used by {data.name}", style.RULE)
+    style.end_labels(axes, [first, (end, float(used[-1] + saved[-1] / 2), f"saved: {share}", "#4f9c82")])
     style.token_axis(axes.yaxis, "Thinking tokens")
     axes.set_title(f"Tokens used and saved by seed: {style.tokens(row.per_seed)} saved on average")
     return figure
 
 
 def heat_map(data: FigureData) -> Any:
-    """Tokens saved for each question (most saved first) and seed; a grey cell is a missing trace."""
+    """Thinking tokens saved for each question and seed."""
     columns = data.columns
     cells = np.full((len(columns.questions), len(columns.seeds)), np.nan)
     cells[columns.question, columns.seed] = scores.saved(columns, data.decided)
@@ -49,22 +45,20 @@ def heat_map(data: FigureData) -> Any:
     height = max(2.8, 1.2 + 0.17 * len(order)) if len(order) <= MAX_NAMES else 6
     figure, axes = style.paper(size=(min(max(5.5, 2.6 + 0.11 * len(columns.seeds)), 12), height))
     axes.set_facecolor("#d0d0d0")
-    image = axes.imshow(
-        np.ma.masked_invalid(cells[order]), aspect="auto", cmap=style.SCALE, interpolation="nearest", vmin=0
-    )
+    shown = np.ma.masked_invalid(cells[order])
+    image = axes.imshow(shown, aspect="auto", cmap=style.SCALE, interpolation="nearest", vmin=0)
     bar = figure.colorbar(image, ax=axes, fraction=0.04, pad=0.02)
     bar.outline.set_visible(False)
     style.token_axis(bar.ax.yaxis, "Thinking tokens saved")
     axes.grid(visible=False)
     _question_ticks(axes.yaxis, [columns.questions[place] for place in order])
     seed_ticks(axes.xaxis, data)
-    axes.set_ylabel("Question, most saved first")
-    axes.set_title(f"Tokens saved per seed per question ({data.name})")
+    axes.set(ylabel="Question, most saved first", title=f"Tokens saved per seed per question ({data.name})")
     return figure
 
 
 def used(data: FigureData) -> Any:
-    """All tokens as bars: the full budget, the baseline, and the rule at each threshold with its probe tokens."""
+    """All tokens used: the full budget, the baseline, and the rule at each threshold with its probe tokens."""
     columns, report = data.columns, data.report
     natural, budget = int(columns.natural.sum()), int(columns.budget.sum())
     bars = [("full budget", budget, 0, "#cfcfcf"), ("baseline", natural, 0, style.BASELINE)]
@@ -74,10 +68,10 @@ def used(data: FigureData) -> Any:
     for place, (name, thought, probed, colour) in enumerate(reversed(bars)):
         axes.barh(place, thought, height=0.68, color=colour)
         axes.barh(place, probed, height=0.68, left=thought, color=style.PROBES)
-        share = (
-            "" if name in ("full budget", "baseline") or not natural else f"  {_change((thought + probed) / natural - 1)}"
-        )
-        style.label(axes, thought + probed, place, style.tokens(thought + probed) + share, style.INK, fontweight="normal")
+        total, text = thought + probed, style.tokens(thought + probed)
+        if natural and name not in ("full budget", "baseline"):
+            text += f"  {signed(f'{100 * (total / natural - 1):+.1f}')}%"
+        style.label(axes, total, place, text, style.INK, fontweight="normal")
     axes.set_yticks(range(len(bars)), [name for name, _, _, _ in reversed(bars)])
     axes.grid(visible=False, axis="y")
     style.token_axis(axes.xaxis, "Thinking tokens; orange: tokens decoded by probes")
@@ -85,29 +79,21 @@ def used(data: FigureData) -> Any:
     return figure
 
 
-def _change(share: float) -> str:
-    return f"{100 * share:+.1f}%".replace("-", "−")
-
-
 def by_question(data: FigureData) -> Any:
-    """Share of thinking tokens saved on each question: a ranking of difficulty for this model."""
+    """Share of thinking tokens saved on each question: a ranking of difficulty."""
     columns = data.columns
     natural = np.maximum(scores.by_question(columns, columns.natural), 1)
     share = scores.by_question(columns, scores.saved(columns, data.decided)) / natural
     order = np.argsort(share, kind="stable")
     named = len(order) <= MAX_NAMES
     figure, axes = style.paper(size=(7.2, max(3, 1.2 + 0.2 * len(order)) if named else 6))
-    axes.barh(
-        np.arange(len(order)), share[order], height=0.78 if named else 1, color=_accuracy_colours(data, figure, axes)[order]
-    )
+    colours = _accuracy_colours(data, figure, axes)[order]
+    axes.barh(np.arange(len(order)), share[order], height=0.78 if named else 1, color=colours)
     _question_ticks(axes.yaxis, [columns.questions[place] for place in order])
-    axes.set_ylim(-0.7, len(order) - 0.3)
     axes.grid(visible=False, axis="y")
     axes.xaxis.set_major_formatter(style.percent)
-    axes.set_xlim(0, None)
-    axes.set_xlabel("Share of thinking tokens saved")
-    axes.set_ylabel("Question, hardest at the bottom")
-    axes.set_title(f"Savings as a ranking of difficulty ({data.name})")
+    axes.set(xlim=(0, None), ylim=(-0.7, len(order) - 0.3), xlabel="Share of thinking tokens saved")
+    axes.set(ylabel="Question, hardest at the bottom", title=f"Savings as a ranking of difficulty ({data.name})")
     return figure
 
 
@@ -139,36 +125,31 @@ def _question_ticks(axis: Any, names: list[str]) -> None:
 
 
 def trade_off(data: FigureData) -> Any:
-    """Accuracy against tokens: the rule at every threshold, probe tokens included, beside smaller fixed budgets."""
+    """The trade-off: accuracy against tokens for every threshold, beside smaller fixed budgets."""
     report = data.report
     figure, axes = style.paper()
-    sweep = report.budget_sweep
-    axes.plot(
-        [row.thinking_tokens_mean for row in sweep], [row.accuracy for row in sweep],
-        color=style.BASELINE, marker="s", markersize=3, linewidth=1.2, label="smaller fixed budgets",
-    )  # fmt: skip
+    x, y = zip(*((row.thinking_tokens_mean, row.accuracy) for row in report.budget_sweep), strict=True)
+    axes.plot(x, y, color=style.BASELINE, marker="s", markersize=3, linewidth=1.2, label="smaller fixed budgets")
     rows = report.trade_off
-    x = [row.thinking_tokens_mean + row.probe_tokens_mean for row in rows]
-    axes.plot(
-        x,
-        [row.accuracy for row in rows],
-        color=style.RULE,
-        marker="o",
-        markersize=4,
-        label=f"{report.rule}, with probe tokens",
-    )
+    x, y = zip(*((row.thinking_tokens_mean + row.probe_tokens_mean, row.accuracy) for row in rows), strict=True)
+    axes.plot(x, y, color=style.RULE, marker="o", markersize=4, label=f"{report.rule}, with probe tokens")
     for row, place in _with_room(list(zip(rows, x, strict=True)), report.shown):
         style.label(axes, place, row.accuracy or 0, f"{row.threshold:g}", style.RULE, dx=0, dy=9, ha="center", fontsize=8.5)
     full = report.baseline
     axes.plot(full.thinking_tokens_mean, full.accuracy, "D", color=style.INK, markersize=7, label="baseline")
-    figure.legend(loc="outside lower center", ncols=3)
-    axes.margins(y=0.12)
-    axes.set_xlim(0, None)
-    axes.yaxis.set_major_formatter(style.percent)
-    style.token_axis(axes.xaxis, "Tokens per trace (mean)")
-    axes.set_ylabel("Accuracy")
+    accuracy_against_tokens(figure, axes, "Tokens per trace (mean)", 0.12)
     axes.set_title("Accuracy against tokens; numbers are thresholds")
     return figure
+
+
+def accuracy_against_tokens(figure: Any, axes: Any, tokens: str, room: float) -> None:
+    """Give a figure of accuracy against tokens its legend and its axes. `tokens`: the label of the x axis; `room`: a share
+    of the height that stays free above and below."""
+    figure.legend(loc="outside lower center", ncols=3)
+    axes.margins(y=room)
+    axes.set(xlim=(0, None), ylabel="Accuracy")
+    axes.yaxis.set_major_formatter(style.percent)
+    style.token_axis(axes.xaxis, tokens)
 
 
 def _with_room(points: list[tuple[TradeOffRow, float]], shown: float) -> list[tuple[TradeOffRow, float]]:

@@ -7,8 +7,9 @@ import pytest
 
 from cgr.lab.decide.columns import Columns
 from cgr.lab.report import numbers
+from cgr.lab.report.numbers import at
 from cgr.lab.report.result import Report
-from cgr.lab.report.terminal import Headline, headline_lines, headlines, main_figure
+from cgr.lab.report.tables import Headline, headline_lines, headlines, main_figure
 from tests.lab.runs import plausible
 
 
@@ -21,14 +22,14 @@ def test_headlines_equal_the_report(report: Report) -> None:
     base, *rest = headlines(report)
     assert (base.threshold, base.accuracy, base.saved_tokens) == (None, report.baseline.accuracy, None)
     for row, shown in zip(report.thresholds, rest, strict=True):
-        saved = report.saved(row.threshold)
+        saved = at(report.savings, row.threshold)
         grade = next(one for one in report.grade if (one.threshold, one.penalty) == (row.threshold, 1))
         assert (shown.threshold, shown.accuracy, shown.diff_points) == (row.threshold, row.accuracy, row.diff_points)
         assert (shown.saved_tokens, shown.saved_share) == (saved.total, saved.share)
         assert (shown.net_tokens, shown.net_share) == (saved.net_total, saved.net_share)
         assert (shown.grade, base.grade, shown.penalty) == (grade.final, grade.baseline, 1)
         assert row.ci95 is not None
-        assert shown.ci95_points == pytest.approx([100 * end / report.questions for end in row.ci95])
+        assert shown.ci95_points == pytest.approx([100 * end / report.size.graded_questions for end in row.ci95])
 
 
 def test_without_a_penalty_of_one_the_largest_is_shown(report: Report) -> None:
