@@ -55,7 +55,7 @@ def load_questions(
 
 def named_questions(source: Source, rows: Sequence[SourceRow], seed: int = 0, local: bool = False) -> tuple[Question, ...]:
     """The rows of a named data set as questions. In a `local` copy, fields with other names are guessed."""
-    prepared = [source.prepare(row, seed) for row in rows]
+    prepared = [source.prepare(row, seed) for row in rows] if source.prepare else rows
     fields = source.fields
     if local:
         columns = reading.columns_of(prepared)

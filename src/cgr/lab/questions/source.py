@@ -32,23 +32,18 @@ class FieldNames:
     format: str | None = None
 
 
-def unchanged(row: SourceRow, seed: int) -> SourceRow:
-    """The row itself: the data set needs no preparation."""
-    return row
-
-
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A named data set on the hub. `prepare(row, seed)` turns a raw row into one with the named fields.
+    """A named data set on the hub. `prepare(row, seed)`, if given, turns a raw row into one with the named fields.
 
     `size`: the number of its questions, for forecasts; None if unknown.
     """
 
     name: str
     repo: str
-    split: str
     format: AnswerFormat
-    fields: FieldNames
+    fields: FieldNames = FieldNames("problem", "answer", "id")
+    split: str = "test"
     size: int | None = None
     config: str | None = None
-    prepare: Callable[[SourceRow, int], SourceRow] = unchanged
+    prepare: Callable[[SourceRow, int], SourceRow] | None = None
