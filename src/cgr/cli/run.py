@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cgr.cli.shared.arguments import JSON_OPTION, PATH, check_installed
-from cgr.cli.shared.model_options import model_options, refuse_probe_model
+from cgr.cli.shared.options import model_options, refuse_probe_model
 from cgr.engines.open import ModelOptions
 from cgr.errors import UsageError
 
