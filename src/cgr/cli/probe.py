@@ -43,8 +43,7 @@ def command(
     from cgr.cli.shared.finish import finish, sessions_for
     from cgr.lab.record.probe import check_probeable, probe_each
     from cgr.lab.store import Store
-    from cgr.lab.store.config import ProbeRequest
-    from cgr.lab.store.needed_probes import requests_for
+    from cgr.lab.store.config import ProbeRequest, requests_for
     from cgr.solve import open_model
 
     refuse_probe_model(given, f"Probe with another model: --model {given.probe_model}")

@@ -14,7 +14,7 @@ from cgr.lab.decide.arrays import Decisions, at_budget
 from cgr.lab.decide.columns import Columns
 from cgr.lab.score.bootstrap import intervals
 from cgr.lab.score.paired import Paired
-from cgr.lab.store.needed_probes import ALL, rule_at_interval
+from cgr.lab.store.config import ALL, rule_at_interval
 from cgr.rules import Rule, known_rules
 from cgr.rules import files as rule_files
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from cgr import __version__
 from cgr.engines.base import Capabilities, ModelInfo
-from cgr.engines.open import ModelOptions, describe_file, is_local_file
 from cgr.lab.ablate import WrittenAblations, ablate
 from cgr.lab.output import style
 from cgr.lab.recipes.recipe import ExtraProbes, Recipe
@@ -28,7 +27,6 @@ from cgr.lab.store import DEFAULT, Store
 from cgr.lab.store.config import ProbeRequest, ProbeSet, RunConfig, refuse_differences
 from cgr.lab.store.schema import FILE, NotARun, forced_run
 from cgr.records import Record
-from cgr.settings import PROMPT_ROOM
 from cgr.solve import Model, open_model
 
 STAMP = "made.json"
@@ -73,12 +71,7 @@ class Experiment:
 
     def _probe(self, request: ProbeRequest, model: Model, progress: Progress) -> None:
         probe_each(
-            self.folder,
-            [request],
-            model,
-            open_generator=lambda name: self._open(),
-            sessions=self.sessions,
-            progress=progress,
+            self.folder, [request], model, open_generator=lambda _: self._open(), sessions=self.sessions, progress=progress
         )
 
     def _lacks_probes(self, request: ProbeRequest, model: str | None) -> bool:
@@ -125,11 +118,7 @@ class Experiment:
 
     def _open(self) -> Model:
         """The recipe's model, with every key of the recipe that is an option of a model."""
-        names = {one.name for one in fields(ModelOptions)} & {one.name for one in fields(Recipe)}
-        options = {name: getattr(self.recipe, name) for name in names}
-        return open_model(
-            **options | {"base_url": self.recipe.base_urls, "sessions": self.sessions, "api_key": self.api_key}
-        )
+        return open_model(**self.recipe.model_options() | {"sessions": self.sessions, "api_key": self.api_key})
 
     def notes(self) -> tuple[str, ...]:
         """What a user should know about the model, if it was loaded."""
@@ -149,9 +138,7 @@ class Experiment:
 
     def _config(self, plan: Plan, stored: RunConfig) -> RunConfig:
         """The configuration that the plan has on the recipe's model."""
-        local = is_local_file(self.recipe.model, self.recipe.base_urls)
-        info = describe_file(self.recipe.model) if local else _recorded_info(self.recipe, stored)
-        return plan.config(info, Capabilities(thinking_logprobs=True))
+        return plan.config(self.recipe.expected_info(stored), Capabilities(thinking_logprobs=True))
 
     def report(self) -> WrittenReport:
         """The report of the run. It is written again only if something has changed."""
@@ -160,11 +147,7 @@ class Experiment:
             return unchanged
         (folder / STAMP).unlink(missing_ok=True)
         written = write_report(
-            [self.folder],
-            folder,
-            thresholds=self.recipe.thresholds,
-            penalties=self.recipe.penalties,
-            probe_set=DEFAULT,
+            [self.folder], folder, thresholds=self.recipe.thresholds, penalties=self.recipe.penalties, probe_set=DEFAULT
         )
         (folder / STAMP).write_text(self._stamp(folder).to_json() + "\n", encoding="utf-8")
         return written
@@ -186,25 +169,9 @@ class Experiment:
 
 def _probed_info(model: str | None, run: RunConfig, stored: ProbeSet) -> ModelInfo:
     """The model of a probe set, before it is loaded. A model with the recorded name has the recorded weights."""
-    if model is None:
-        return ModelInfo(run.model, run.engine, 0, "", "", fingerprint=run.fingerprint)
-    known = stored.fingerprint if model == stored.model else ""
-    return ModelInfo(model, run.engine, 0, "", "", fingerprint=known)
-
-
-def _recorded_info(recipe: Recipe, stored: RunConfig) -> ModelInfo:
-    """A model that cannot be inspected before it is loaded: what the recipe leaves open is as recorded."""
-    return ModelInfo(
-        name=recipe.model,
-        engine=stored.engine,
-        context=max(recipe.budget or 0, stored.budget) + PROMPT_ROOM,
-        open_tag="",
-        close_tag="",
-        interval=stored.interval,
-        budget=stored.budget,
-        max_answer_tokens=stored.asking.max_answer_tokens,
-        fingerprint=stored.fingerprint if recipe.model == stored.model else "",
-    )
+    source = run if model is None else stored
+    known = source.fingerprint if model in (None, source.model) else ""
+    return ModelInfo(model or run.model, run.engine, 0, "", "", fingerprint=known)
 
 
 def run_digest(folder: Path) -> str:

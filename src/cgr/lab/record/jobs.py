@@ -20,7 +20,7 @@ from rich.progress import Progress as Bar
 
 from cgr.errors import CgrError, EngineError
 from cgr.lab.store import GENERATE, Key, Store, probing_stage
-from cgr.lab.store.config import in_words
+from cgr.lab.store.config import Failure, in_words
 from cgr.lab.store.schema import CONTINUES
 from cgr.records import Probe, Record
 
@@ -166,16 +166,6 @@ class Jobs:
 
 
 @dataclass(frozen=True, slots=True)
-class FailedTrace(Record):
-    """One trace that could not be made, and why."""
-
-    question_id: str
-    seed: int
-    message: str
-    hint: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Summary(Record):
     """The state of a run after a call, and what the call did.
 
@@ -200,7 +190,7 @@ class Summary(Record):
     probe_sets: tuple[str, ...] = ()
     made_sets: tuple[str, ...] = ()
     interrupted: bool = False
-    failures: tuple[FailedTrace, ...] = ()
+    failures: tuple[Failure, ...] = ()
 
 
 def summarise(folder: Path, wanted: Collection[Key] | None, progress: Progress, *, interrupted: bool = False) -> Summary:
@@ -212,11 +202,7 @@ def summarise(folder: Path, wanted: Collection[Key] | None, progress: Progress, 
         failures = [failure for stage in stages for failure in store.failures(stage)]
         natural, at_budget = store.endings()
         sets = tuple(store.probe_sets())
-    failed = tuple(
-        FailedTrace(one.question_id, one.seed, one.message, one.hint)
-        for one in failures
-        if (one.question_id, one.seed) in keys
-    )
+    failed = tuple(one for one in failures if (one.question_id, one.seed) in keys)
     return Summary(
         run=str(folder),
         wanted=len(keys),
@@ -267,7 +253,7 @@ def _cost(summary: Summary) -> str:
     return f"{summary.thinking_tokens:,} thinking tokens in {speed}.{probes}"
 
 
-def failure_lines(failures: Sequence[FailedTrace]) -> list[str]:
+def failure_lines(failures: Sequence[Failure]) -> list[str]:
     """Failures grouped by reason, each with its traces."""
     reasons: dict[tuple[str, str], list[str]] = defaultdict(list)
     for one in failures:

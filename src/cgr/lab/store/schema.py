@@ -12,7 +12,6 @@ from urllib.parse import quote
 from cgr.errors import CgrError, UsageError
 
 FILE = "run.sqlite"
-FORCED = "forced"
 LOCK = "run.lock"
 FORCED = "forced"
 BUSY_TIMEOUT = 5.0  # seconds to wait for the transaction of another process
