@@ -53,7 +53,7 @@ def command(
     with Store.open(run) as store:
         check_probeable(store)
         config, there = store.config, store.probe_sets()
-    requests = [own] if rules is None else requests_for(names_in(rules) or [], config, there.values(), own.interval)
+    requests = [own] if rules is None else requests_for(names_in(rules), config, there.values(), own.interval)
     probed_model = given if given.model else replace(given, model=config.model)
     count = sessions_for(sessions, probed_model)
     model = open_given(probed_model, sessions=count, budget=config.budget)

@@ -145,7 +145,8 @@ def in_lines(plan: Forecast) -> list[str]:
         ("questions", _count(plan.questions), f" of {plan.source}"),
         ("seeds", f"{plan.seeds:,}", ""),
         ("traces", _count(plan.traces), f" of {plan.budget:,} thinking tokens{most}, probed every {plan.interval:,}"),
-        *_further_rows(plan),
+        ("further probes", f"{plan.further_sets:,}", " sets on the same traces; included below"),
+        ("forced run", "1", " of as many traces, each to the budget; included below"),
         ("requests", _count(plan.requests), f"{most}: one for {_unit(plan)}, a probe, or an answer"),
         ("thinking tokens", _count(plan.thinking_tokens), most),
         ("probes", _count(plan.probes), most),
@@ -155,6 +156,8 @@ def in_lines(plan: Forecast) -> list[str]:
         ("tokens reread", _count(plan.reread_tokens), f"{most}, by probes of saved traces"),
         ("time", *_time(plan)),
     ]
+    absent = {"further probes": not plan.further_sets, "forced run": not plan.forced}
+    rows = [row for row in rows if not absent.get(row[0])]
     width = max(len(number) for _, number, _ in rows)
     table = [f"{name:<16}{number:>{width}}{rest}" for name, number, rest in rows]
     server = [f"server: {plan.server}"] if plan.server else []
@@ -164,13 +167,6 @@ def in_lines(plan: Forecast) -> list[str]:
 
 def _count(number: int | None) -> str:
     return "unknown" if number is None else f"{number:,}"
-
-
-def _further_rows(plan: Forecast) -> list[tuple[str, str, str]]:
-    """What is recorded only for ablations."""
-    further = ("further probes", f"{plan.further_sets:,}", " sets on the same traces; included below")
-    forced = ("forced run", "1", " of as many traces, each to the budget; included below")
-    return [*([further] if plan.further_sets else []), *([forced] if plan.forced else [])]
 
 
 def _unit(plan: Forecast) -> str:

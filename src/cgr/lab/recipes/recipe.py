@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
 import tomllib
-import typing
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -242,7 +242,7 @@ def _error(path: Path, problem: ErrorDetails) -> UsageError:
     if problem["type"] == "missing":
         return UsageError(f"{where} has no {key}.", f'Add a line such as: {key} = "{"every-16" if nested else "aime2025"}"')
     if problem["type"] == "literal_error":
-        choices = [one for one in _literals(typing.get_type_hints(part)[key]) if isinstance(one, str)]
+        choices = re.findall("'(.*?)'", problem["ctx"]["expected"])
         return UsageError(f"{path}: {sentence(problem, key)}", UnknownName.among(key, str(problem["input"]), choices).hint)
     expected, example = LISTS.get(key) or VALUES.get(problem["type"]) or (None, "{key} = ...")
     hint = f"Write it as in: {example.replace('{key}', key)}"
@@ -252,9 +252,3 @@ def _error(path: Path, problem: ErrorDetails) -> UsageError:
 def _unknown_key(where: str, key: str, part: type[Any]) -> UnknownName:
     known = [one.name for one in fields(part) if part is ExtraProbes or one.name != "name"]
     return UnknownName.among(f"key in {where}", key, known)
-
-
-def _literals(hint: Any) -> tuple[Any, ...]:
-    """The values of a Literal, also inside a union."""
-    inner = typing.get_args(hint)
-    return inner if typing.get_origin(hint) is Literal else tuple(value for one in inner for value in _literals(one))

@@ -22,7 +22,7 @@ from cgr.lab.store import Key, Store, probing_stage
 from cgr.lab.store.config import ProbeRequest, ProbeSet, same_model
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.reason import Abstention
-from cgr.records import Decision
+from cgr.records import Decision, Probe
 from cgr.rules import NoThinking, Rule, Seen
 from cgr.rules.marks import Place, marks
 from cgr.solve import Model
@@ -69,7 +69,10 @@ class Prober:
             outcome = await Driver(engine, session, spec, full=True).run(rule, trace.budget, Abstention())
         finally:
             await session.close()
-        return _as_probe(outcome.decision) if cuts is None else outcome.decision
+        if cuts is not None:
+            return outcome.decision
+        # an answer without thinking is a probe; the final answer of the trace stays as it was
+        return replace(outcome.decision, probes=(cast(Probe, outcome.decision.final),), final=None)
 
     async def _prompt(self, key: Key, trace: RecordedTrace, own: bool) -> Prompt:
         """The recorded ids if the probed model is the run's own; a paired engine and other models need the text."""
@@ -106,12 +109,6 @@ def interval_cuts(trace: RecordedTrace, interval: int) -> tuple[int, ...]:
         inside = cuts & set(range(at + 1, at + count))
         cuts = cuts - inside | ({at + count} if inside else set())
     return tuple(sorted(cuts - {0}))
-
-
-def _as_probe(decision: Decision) -> Decision:
-    """An answer without thinking is a probe; the final answer of the trace stays as it was."""
-    assert decision.final is not None
-    return replace(decision, probes=(decision.final,), final=None)
 
 
 def probe_each(

@@ -72,7 +72,7 @@ class Store:
                 undo.callback(lock.close)
             db = schema.connect(folder / FILE, create=config is not None, write=write)
             undo.callback(db.close)
-            if config is not None and schema.is_empty(db):
+            if config is not None:
                 schema.write_schema(db, config.to_json(), __version__)
             version = schema.check_schema(db, folder / FILE, write=write)
             store = cls(folder, db, lock, version)

@@ -98,18 +98,14 @@ class ProbeSet(Record):
     model: str = IMPORTED
     fingerprint: str = ""
 
-    @property
-    def nickname(self) -> str:
-        """A short name: the positions, and what is read if that is not the answer."""
-        place = f"every-{self.interval}" if self.where == "interval" else self.where
-        return place if self.asking.reads == "answer" else f"{place}-{self.asking.reads}"
-
     def new_name(self, taken: Collection[str]) -> str:
-        """`default` for the first set of a run if it holds answers at an interval; otherwise the nickname, with a number if
-        that is taken."""
+        """`default` for the first set of a run if it holds answers at an interval; otherwise its positions and, if that is
+        not the answer, what is read; with a number if that name is taken."""
         if not taken and self.where in ("interval", "anywhere") and self.asking.reads == "answer":
             return DEFAULT
-        names = itertools.chain([self.nickname], (f"{self.nickname}-{number}" for number in itertools.count(2)))
+        place = f"every-{self.interval}" if self.where == "interval" else self.where
+        short = place if self.asking.reads == "answer" else f"{place}-{self.asking.reads}"
+        names = itertools.chain([short], (f"{short}-{number}" for number in itertools.count(2)))
         return next(name for name in names if name not in taken)
 
 
