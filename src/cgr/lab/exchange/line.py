@@ -117,8 +117,10 @@ class TraceLine(ExchangeModel):
         return trace
 
 
-CONVERTED = ("probes", "format", "logprobs", "tops")
-SAME = tuple(name for name in TraceLine.model_fields if name in RecordedTrace.__slots__ and name not in CONVERTED)
+SAME = (  # fields that a line and a recorded trace have in common
+    *("question_id", "seed", "gold", "thinking_tokens", "ended", "budget", "question", "eos", "written"),
+    *("text", "ids", "forced"),
+)
 PARTS: dict[str, type] = {
     "probes": ProbeLine,
     "final_details": ProbeDetails,

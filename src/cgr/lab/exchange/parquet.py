@@ -20,7 +20,6 @@ from cgr.lab.validation import shown
 
 ROWS = 64  # in memory at once
 AS_JSON = ("final_details", "run", "probe_set")
-REQUIRED = {name for name, field in TraceLine.model_fields.items() if field.is_required()}
 FLOAT32 = ("logprobs", "tops")  # the precision of the store
 
 
@@ -60,7 +59,8 @@ def _probe_row(probe: dict[str, Any]) -> dict[str, Any]:
 
 def to_json(row: dict[str, Any]) -> bytes:
     """A row as a line of JSON. A null means that an optional field is absent; NaN log-probabilities are null too."""
-    line = {name: value for name, value in row.items() if value is not None or name in REQUIRED}
+    required = {name for name, field in TraceLine.model_fields.items() if field.is_required()}
+    line = {name: value for name, value in row.items() if value is not None or name in required}
     line |= {name: _parsed(line[name], name) for name in AS_JSON if name in line}
     line |= {name: _without_nan(line[name]) for name in FLOAT32 if name in line}
     if isinstance(line.get("probes"), list):
