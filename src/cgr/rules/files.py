@@ -1,4 +1,4 @@
-"""A rule with its parameters as a JSON file, which `cgr fit` writes."""
+"""A rule with its parameters as a JSON file; `cgr fit` writes it."""
 
 from __future__ import annotations
 

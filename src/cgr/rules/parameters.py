@@ -1,4 +1,4 @@
-"""Parameters of a rule, as a user types them."""
+"""Parameters of a rule as a user types them."""
 
 from __future__ import annotations
 
