@@ -19,6 +19,11 @@ StopCause = Literal["certainty", "end_of_thinking", "budget", "gave_up"]
 AnswerFormat = Literal["integer", "number", "choice", "math"]
 
 
+def option(default: Any, help: str, metavar: str | None = None) -> Any:
+    """A field of a dataclass that is also an option on the command line."""
+    return dataclasses.field(default=default, metadata={"help": help, "metavar": metavar})
+
+
 class Record:
     """To JSON and back, for frozen dataclasses, also nested ones and tuples."""
 

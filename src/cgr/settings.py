@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, overload
 
+from cgr.certainty import AGGREGATES
 from cgr.certainty import DEFAULT as AGGREGATE
 from cgr.engines.base import ModelInfo, Sampling
 from cgr.errors import DoesNotFit, UnknownName, UsageError
 from cgr.probing import MAX_TOKENS, PREFIX, CloseThink, ProbeSpec
 from cgr.reason import Abstention, AtEnd
-from cgr.records import Conversation, Message, messages_of
+from cgr.records import Conversation, Message, messages_of, option
 from cgr.rules import Rule, known_rules, make_rule
 from cgr.rules.base import INTERVAL, THRESHOLD, check_at_least_one, check_threshold
 
@@ -27,22 +28,24 @@ class Settings:
     """What a user may choose. None: the paper's value if it fits the model and the rule, else one that does.
     `parameters`: of the rule, by name, beside threshold and interval."""
 
-    rule: str = "cgr"
-    threshold: float | None = None
-    interval: int | None = None
-    budget: int | None = None
-    max_answer_tokens: int | None = None
-    aggregate: str = AGGREGATE
-    temperature: float = 0.6
-    top_p: float = 1.0
-    seed: int = 0
-    at_budget: AtEnd = "answer"
-    at_end_of_thinking: AtEnd = "answer"
-    prefix: str = PREFIX
-    close_think: CloseThink = "never"
-    overlap: bool | None = None
-    full: bool = False
-    instruction: str = INSTRUCTION
+    rule: str = option("cgr", "The stopping rule: a name (see `cgr rules`) or a file written by `cgr fit`.")
+    threshold: float | None = option(None, "Certainty from which to stop.  [default: 0.99, or the rule's own]")
+    interval: int | None = option(None, "Thinking tokens between two probes.  [default: 1000, or the model's own]")
+    budget: int | None = option(None, "Maximum number of thinking tokens.  [default: 32000, or what fits the model]")
+    max_answer_tokens: int | None = option(None, "Maximum tokens of a probed answer.  [default: 32, or the model's own]")
+    aggregate: str = option(AGGREGATE, f"How token probabilities become one certainty: {', '.join(AGGREGATES)}.")
+    temperature: float = option(0.6, "Sampling temperature; 0 is greedy.")
+    top_p: float = option(1.0, "Nucleus sampling: keep this probability mass.")
+    seed: int = option(0, "Random seed of the thinking.")
+    at_budget: AtEnd = option("answer", "What to do if the budget is spent and the model is not certain.")
+    at_end_of_thinking: AtEnd = option("answer", "What to do if the model ends its thinking and is not certain.")
+    prefix: str = option(PREFIX, "Text that a probe appends to ask for the answer.")
+    close_think: CloseThink = option(
+        "never", "Whether to write the end tag before the prefix; auto: only before the final answer."
+    )
+    overlap: bool | None = option(None, "Continue thinking while a probe is running.  [default: only on servers]")
+    full: bool = option(False, "Decode every answer to its end, even if its first tokens are not certain.")
+    instruction: str = option(INSTRUCTION, "Text after each question.")
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

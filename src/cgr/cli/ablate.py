@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from cgr.cli.shared.arguments import JSON_OPTION, PATH, check_installed, names_in
+from cgr.cli.shared.arguments import JSON_OPTION, NAMES, PATH, check_installed
 
 if TYPE_CHECKING:
     from cgr.lab.ablate import WrittenAblations
@@ -17,13 +17,11 @@ if TYPE_CHECKING:
 @click.command("ablate")
 @click.argument("run", type=PATH)
 @click.option("--forced", type=PATH, multiple=True, help="A run made with budget forcing; may be repeated.")
-@click.option("--only", help="Some of threshold,interval,forcing,aggregation,asking,prober.  [default: all]")
+@click.option("--only", **NAMES, help="Some of threshold,interval,forcing,aggregation,asking,prober.  [default: all]")
 @click.option("--threshold", type=float, default=0.99, show_default=True, help="The threshold to analyse stops at.")
 @click.option("--out", type=PATH, help="Output folder.  [default: RUN/ablations]")
 @JSON_OPTION
-def command(
-    run: Path, forced: tuple[Path, ...], only: str | None, threshold: float, out: Path | None, as_json: bool
-) -> None:
+def command(run: Path, as_json: bool, **options: Any) -> None:
     """Show how each setting changes the results of a RUN, from its recorded traces and probes.
 
     Each ablation gives a conclusion, a table and a figure. If a run lacks the probes for an ablation, the command that
@@ -32,8 +30,7 @@ def command(
     check_installed("numpy", "matplotlib")
     from cgr.lab.ablate import ablate
 
-    names = names_in(only)
-    written = ablate(run, out, forced=forced, only=None if names is None else tuple(names), threshold=threshold)
+    written = ablate(run, **options)
     if as_json:
         click.echo(json.dumps(written.ablations.to_dict(), ensure_ascii=False))
     else:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from cgr.cli.shared.arguments import JSON_OPTION, PATH, PENALTIES_HELP, check_installed, names_in, numbers_in
+from cgr.cli.shared.arguments import JSON_OPTION, NAMES, PATH, PENALTIES, check_installed, chosen
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,32 +19,22 @@ if TYPE_CHECKING:
 
 @click.command("compare")
 @click.argument("runs", nargs=-1, required=True, type=PATH)
-@click.option("--rules", help="Rules, or rule files of `cgr fit`, separated by commas.  [default: all rules]")
-@click.option("--penalties", "--penalty", help=PENALTIES_HELP)
+@click.option("--rules", **NAMES, help="Rules, or rule files of `cgr fit`, separated by commas.  [default: all rules]")
+@click.option("--penalties", "--penalty", **PENALTIES)
 @click.option("--tune-on", type=float, help="Share of questions to choose parameters on; 0: score on all.  [default: 0.5]")
 @click.option("--out", type=PATH, help="Output folder.  [default: RUN/compare]")
 @click.option("--quiet", is_flag=True, help="Write the files and print nothing.")
 @JSON_OPTION
-def command(
-    runs: tuple[Path, ...],
-    rules: str | None,
-    penalties: str | None,
-    tune_on: float | None,
-    out: Path | None,
-    quiet: bool,
-    as_json: bool,
-) -> None:
+def command(runs: tuple[Path, ...], quiet: bool, as_json: bool, **options: Any) -> None:
     """Compare the stopping rules on the recorded traces of RUNS: tokens saved, accuracy lost, and the best rule.
 
     Each rule is replayed at every value of its main parameter. Values are chosen on one half of the questions and scored
     on the other half. docs/compare.md explains each number.
     """
     check_installed("numpy", "matplotlib")
-    from cgr.lab.compare import TUNE_ON, write_comparison
-    from cgr.lab.score.accuracy import PENALTIES
+    from cgr.lab.compare import write_comparison
 
-    costs, share = numbers_in(penalties), TUNE_ON if tune_on is None else tune_on
-    written = write_comparison(runs, out, names_in(rules), PENALTIES if costs is None else costs, tune_on=share)
+    written = write_comparison(runs, **chosen(options))
     if as_json:
         click.echo(json.dumps(written.to_dict(), ensure_ascii=False))
     elif not quiet:
@@ -69,11 +59,8 @@ def _show_one(compared: Compared, console: Console) -> None:
     console.print(tables.how_chosen(compared) + "\n", style="dim")
     header, *rows = tables.table_lines(compared)
     console.print(header, style="dim")
-    for row in rows:
-        console.print(row)
-    console.print("")
-    for sentence in tables.sentences(compared):
-        console.print(sentence)
+    for line in (*rows, "", *tables.sentences(compared)):
+        console.print(line)
     for note in compared.notes:
         console.print(f"Note: {note}", style="yellow")
     if compared.missing:

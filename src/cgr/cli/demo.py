@@ -12,7 +12,6 @@ ABOUT = (
     "The embedded model thinks about {questions} arithmetic problems, {seeds} times each. A probe regularly asks for the\n"
     "answer and its certainty. After Ctrl-C, run the same command again: it continues."
 )
-WRITTEN_TOKENS = 64  # enough: the final text of this model is much shorter
 
 
 @click.command("demo")
@@ -40,7 +39,7 @@ def command(out: Path, questions: int, seeds: int, budget: int | None, as_json: 
         limit=questions,
         seeds=seeds,
         budget=budget,
-        written_tokens=WRITTEN_TOKENS,
+        written_tokens=64,  # enough: the final text of this model is much shorter
         probe="on-the-way",
     )
     return run_recipe(recipe, out, as_json=as_json)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cgr.cli.shared.arguments import JSON_OPTION
-from cgr.cli.shared.model_options import model_options, open_given, refuse_probe_model
+from cgr.cli.shared.options import model_options, open_given, refuse_probe_model
 from cgr.engines.open import ModelOptions
 from cgr.rules.base import THRESHOLD
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.command("fit")
 @click.argument("run", type=PATH)
 @click.option("--rule", "name", default="calibrated", show_default=True, help="The rule to fit; see `cgr rules`.")
-@click.option("--set", "given", multiple=True, help="A parameter to keep fixed, such as --set rare=3; may be repeated.")
+@click.option("--set", "kept", multiple=True, help="A parameter to keep fixed, such as --set rare=3; may be repeated.")
 @click.option("--out", type=PATH, help="File to write, ending in .json.  [default: RUN/RULE.json]")
 @click.option("--share", type=float, default=1.0, show_default=True,
               help="Share of the questions to fit on; `cgr compare --tune-on SHARE` scores on the others.")  # fmt: skip
@@ -28,14 +28,7 @@ if TYPE_CHECKING:
 @click.option("--probe-set", help="Name of the probe set to read.  [default: default, or the run's first]")
 @JSON_OPTION
 def command(
-    run: Path,
-    name: str,
-    given: tuple[str, ...],
-    out: Path | None,
-    share: float,
-    penalty: float,
-    probe_set: str | None,
-    as_json: bool,
+    run: Path, name: str, kept: tuple[str, ...], out: Path | None, penalty: float, as_json: bool, **options: Any
 ) -> None:
     """Fit the parameters of a rule to the questions of a RUN, for use on other questions: `cgr solve --rule FILE`.
 
@@ -48,9 +41,9 @@ def command(
     path = out or run / f"{name}{rule_files.SUFFIX}"
     if not rule_files.is_file(path.name):
         raise UsageError(f"{str(path)!r} does not end in .json.", "The name of a rule file ends in .json.")
-    recorded = fitting.open_run(run, probe_set, share=share)
+    recorded = fitting.open_run(run, **options)
     columns = recorded.columns()
-    parameters = read_parameters(name, given)
+    parameters = read_parameters(name, kept)
     if "interval" in make_rule(name, **parameters).parameters():
         parameters.setdefault("interval", columns.info.interval)
     fitted = fitting.fit(make_rule(name, **parameters), recorded, penalty=penalty)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from cgr.cli.shared.arguments import JSON_OPTION, PATH, PENALTIES_HELP, check_installed, numbers_in
+from cgr.cli.shared.arguments import JSON_OPTION, NUMBERS, PATH, PENALTIES, check_installed, chosen
 
 if TYPE_CHECKING:
     from cgr.lab.report import WrittenReport
@@ -17,20 +17,14 @@ if TYPE_CHECKING:
 @click.command("report")
 @click.argument("runs", nargs=-1, required=True, type=PATH)
 @click.option("--out", type=PATH, help="Output folder.  [default: RUN/report]")
-@click.option("--thresholds", help="Certainties to stop at, separated by commas.  [default: 0.96,0.97,0.98,0.99]")
-@click.option("--penalties", help=PENALTIES_HELP)
+@click.option(
+    "--thresholds", **NUMBERS, help="Certainties to stop at, separated by commas.  [default: 0.96,0.97,0.98,0.99]"
+)
+@click.option("--penalties", **PENALTIES)
 @click.option("--set", "probe_set", help="Name of the probe set to read.  [default: default, or the run's first]")
 @click.option("--rule", default="cgr", show_default=True, help="The rule to replay; see `cgr rules`.")
 @JSON_OPTION
-def command(
-    runs: tuple[Path, ...],
-    out: Path | None,
-    thresholds: str | None,
-    penalties: str | None,
-    probe_set: str | None,
-    rule: str,
-    as_json: bool,
-) -> None:
+def command(runs: tuple[Path, ...], as_json: bool, **options: Any) -> None:
     """Score recorded RUNS and write tables, figures and a web page. Several runs are shown side by side.
 
     A run is a folder made by `cgr generate`, or a .jsonl file of traces.
@@ -38,9 +32,7 @@ def command(
     check_installed("numpy", "matplotlib")
     from cgr.lab.report import write_report
 
-    given = {"thresholds": numbers_in(thresholds), "penalties": numbers_in(penalties)}
-    chosen = {name: values for name, values in given.items() if values is not None}
-    written = write_report(runs, out, probe_set=probe_set, rule=rule, **chosen)
+    written = write_report(runs, **chosen(options))
     if as_json:
         click.echo(json.dumps(written.to_dict(), ensure_ascii=False))
     else:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cgr.cli.shared.arguments import JSON_OPTION, PATH, check_installed
-from cgr.cli.shared.model_options import model_options, refuse_probe_model
+from cgr.cli.shared.arguments import JSON_OPTION, PATH, check_installed, chosen
+from cgr.cli.shared.options import model_options, refuse_probe_model
 from cgr.engines.open import ModelOptions
 from cgr.errors import UsageError
 
@@ -29,13 +29,7 @@ OVERRIDABLE = ("tokenizer", "think_tags", "threads", "device", "dtype", "dialect
 @click.option("--tokens-per-second", type=float, help="Speed for the time estimate of --dry-run.  [default: the recipe's]")
 @JSON_OPTION
 def command(
-    recipe: Path,
-    dry_run: bool,
-    out: Path | None,
-    given: ModelOptions,
-    tokens_per_second: float | None,
-    as_json: bool,
-    **options: int | None,
+    recipe: Path, dry_run: bool, out: Path | None, given: ModelOptions, as_json: bool, **options: float | None
 ) -> int:
     """Run a RECIPE, such as recipes/embedded.toml: generate, probe and report.
 
@@ -45,29 +39,22 @@ def command(
     """
     check_installed("numpy", "matplotlib")
     from cgr.cli.shared.recipe import run_recipe
+    from cgr.lab.recipes.forecast import forecast, in_lines
     from cgr.lab.recipes.recipe import read_recipe
 
-    if tokens_per_second is not None and not dry_run:
+    if options["tokens_per_second"] is not None and not dry_run:
         raise UsageError("--tokens-per-second is only for --dry-run.", "Add --dry-run, or leave out --tokens-per-second.")
     refuse_probe_model(given, f"Probe the finished run with it: cgr probe RUN --model {given.probe_model}")
-    changed = _changed(read_recipe(recipe), given, tokens_per_second=tokens_per_second, **options)
+    changed = _changed(read_recipe(recipe), given, options)
     if dry_run:
-        _show_plan(changed, out, as_json)
+        plan = forecast(changed, out)
+        click.echo(plan.to_json() if as_json else "\n".join(in_lines(plan)))
         return 0
     return run_recipe(changed, out or changed.folder, as_json=as_json, api_key=given.api_key)
 
 
-def _changed(recipe: Recipe, given: ModelOptions, **options: Any) -> Recipe:
+def _changed(recipe: Recipe, given: ModelOptions, options: dict[str, Any]) -> Recipe:
     """The recipe with these options. Another model drops the recipe's model options; another address alone does not."""
-    chosen: dict[str, Any] = {name: getattr(given, name) for name in OVERRIDABLE}
-    chosen |= {"base_url": " ".join(given.base_url)}
-    changes = {name: value for name, value in chosen.items() if value}
-    changes |= {name: value for name, value in options.items() if value is not None}
+    model = {name: getattr(given, name) for name in OVERRIDABLE} | {"base_url": " ".join(given.base_url)}
+    changes = {name: value for name, value in model.items() if value} | chosen(options)
     return replace(recipe.with_model(given.model) if given.model is not None else recipe, **changes)
-
-
-def _show_plan(recipe: Recipe, out: Path | None, as_json: bool) -> None:
-    from cgr.lab.recipes.forecast import forecast, in_lines
-
-    plan = forecast(recipe, out)
-    click.echo(plan.to_json() if as_json else "\n".join(in_lines(plan)))

@@ -1,49 +1,45 @@
-"""`cgr solve`: answer one question and show the thinking, the probes and the stop."""
+"""`cgr solve`: answer one question and show the thinking, the probes with a chart of certainties, and the result."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import sys
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TextIO
 
 import click
+from rich.console import Console
+from rich.text import Text
 
-from cgr import reason
-from cgr.cli.shared import settings_options as option
 from cgr.cli.shared.arguments import JSON_OPTION
-from cgr.cli.shared.model_options import model_options, open_given
+from cgr.cli.shared.options import model_options, open_given, settings_options
+from cgr.drive.events import Decided, Event, Probed, Thinking
+from cgr.engines.base import ModelInfo
 from cgr.engines.open import ModelOptions
 from cgr.errors import UsageError
+from cgr.records import Probe
 from cgr.rules import read_parameters
-from cgr.settings import Settings
+from cgr.settings import Resolved, Settings
+from cgr.solve import Solution
 
-POLICY: dict[str, Any] = {"type": click.Choice(reason.POLICIES), "default": "answer", "show_default": True}
+BARS = "▁▂▃▄▅▆▇█"
+CHART_WIDTH = 32
+REASONS = {
+    "certainty": "the model was certain",
+    "end_of_thinking": "the model ended its thinking",
+    "budget": "the budget was spent",
+    "gave_up": "the rule gave up",
+}
 
 
 @click.command("solve")
 @click.argument("question", required=False)
-@click.option("--rule", default=option.DEFAULTS.rule, show_default=True,
-              help="The stopping rule: a name (see `cgr rules`) or a file written by `cgr fit`.")  # fmt: skip
-@click.option("--threshold", type=float, help="Certainty from which to stop.  [default: 0.99, or the rule's own]")
+@settings_options("rule", "threshold")
 @click.option("--set", "given_parameters", multiple=True,
               help="A parameter of the rule, such as --set agree=5; may be repeated.")  # fmt: skip
-@option.INTERVAL
-@option.BUDGET
-@click.option("--max-answer-tokens", type=int,
-              help="Maximum tokens of a probed answer.  [default: 32, or the model's own]")  # fmt: skip
-@option.AGGREGATE
-@option.TEMPERATURE
-@option.TOP_P
-@click.option("--seed", type=int, default=option.DEFAULTS.seed, show_default=True, help="Random seed of the thinking.")
-@click.option("--at-budget", **POLICY, help="What to do if the budget is spent and the model is not certain.")
-@click.option("--at-end-of-thinking", **POLICY, help="What to do if the model ends its thinking and is not certain.")
-@option.PREFIX
-@option.CLOSE_THINK
-@click.option("--overlap/--no-overlap", default=None,
-              help="Continue thinking while a probe is running.  [default: only on servers]")  # fmt: skip
-@click.option("--full", is_flag=True, help="Decode every answer to its end, even if its first tokens are not certain.")
+@settings_options("interval", "budget", "max_answer_tokens", "aggregate", "temperature", "top_p", "seed")
+@settings_options("at_budget", "at_end_of_thinking", "prefix", "close_think", "overlap", "full")
 @model_options
 @JSON_OPTION
 def command(
@@ -54,8 +50,6 @@ def command(
     With `-`, the question is read from standard input. Without a QUESTION, the embedded model solves one of its arithmetic
     problems.
     """
-    from cgr.cli.shared.live import LiveDisplay
-
     options["rule"], options["parameters"] = _rule_and_parameters(options["rule"], given_parameters)
     settings = Settings.of(**options)
     text, gold = _question(question, given, settings.seed)
@@ -75,14 +69,14 @@ def command(
     return 0
 
 
-def _rule_and_parameters(name: str, given: Iterable[str]) -> tuple[str, dict[str, Any]]:
+def _rule_and_parameters(name: str, given: Sequence[str]) -> tuple[str, dict[str, Any]]:
     """The name of the rule and its parameters: those of --set, after those of the file if `name` is a rule file."""
-    if not name.endswith(".json"):
-        return name, read_parameters(name, given)
-    from cgr.rules import files as rule_files
+    fitted: dict[str, Any] = {}
+    if name.endswith(".json"):
+        from cgr.rules import files as rule_files
 
-    rule, fitted = rule_files.named(name)
-    return rule, {**fitted, **read_parameters(rule, given)}
+        name, fitted = rule_files.named(name)
+    return name, fitted | (read_parameters(name, given) if given else {})
 
 
 def _question(question: str | None, given: ModelOptions, seed: int) -> tuple[str, str | None]:
@@ -97,3 +91,104 @@ def _question(question: str | None, given: ModelOptions, seed: int) -> tuple[str
 
     problem = next(itertools.islice(unseen(seed), 9 + seed % 9, None))
     return problem.text, str(problem.answer)
+
+
+class LiveDisplay:
+    """Prints events as they arrive: in colour on a terminal, as plain text elsewhere, nothing if `quiet`."""
+
+    def __init__(self, quiet: bool = False, file: TextIO | None = None) -> None:
+        self.console = Console(file=file or sys.stdout, quiet=quiet, highlight=False, soft_wrap=True)
+        self.probes: list[Probe] = []
+        self.threshold = 1.0
+        self._fresh_line = True
+
+    def begin(self, question: str, resolved: Resolved, info: ModelInfo, own_problem: bool) -> None:
+        """Print the question and the settings. `own_problem`: the question is a problem of the embedded model."""
+        self.threshold = resolved.threshold
+        if own_problem:
+            self.console.print("No question was given: this is one of the embedded model's problems.", style="italic")
+        self.console.print(Text(question.strip(), style="bold"))
+        self.console.print(
+            f"{info.name} on {info.engine}, rule {resolved.rule.name}, a probe every {resolved.interval} tokens, "
+            f"budget {resolved.budget}\n",
+            style="dim",
+        )
+
+    def show(self, event: Event) -> None:
+        """Print one event of the driver."""
+        match event:
+            case Thinking(text, forced):
+                self.console.print(Text(text, style="yellow" if forced else "dim"), end="")
+                self._fresh_line = text.endswith("\n")
+            case Probed(probe):
+                self._probed(probe)
+            case Decided():
+                self._end_line()
+
+    def _probed(self, probe: Probe) -> None:
+        self.probes.append(probe)
+        self._end_line()
+        if probe.entropy is not None and not probe.answer and not probe.closed:
+            self.console.print(f"  ? {probe.at:>6}  entropy of the next token = {probe.entropy:.3f} bits", style="cyan")
+            return
+        sign = "≤" if probe.bound else "="
+        answer = probe.answer if probe.closed else f"{probe.answer}…"
+        certainty = f"certainty {sign} {probe.certainty:.3f}  {certainty_chart(self.probes)}"
+        colour = "green" if probe.closed and probe.certainty >= self.threshold else "yellow"
+        shown = (f"{answer:<10} ", "bold" if probe.closed else "")
+        self.console.print(Text.assemble((f"  ? {probe.at:>6}  ", "cyan"), shown, (certainty, colour)))
+
+    def _end_line(self) -> None:
+        if not self._fresh_line:
+            self.console.print()
+        self._fresh_line = True
+
+    def end(self, solution: Solution, gold: str | None) -> None:
+        """Print the answer, the stop cause and the token counts; `gold` is the correct answer, if known."""
+        self.console.print()
+        self.console.print(_answer_line(solution))
+        left = solution.budget - solution.thinking_tokens
+        rows = [
+            ("Certainty", f"{solution.certainty:.4f} (threshold {solution.threshold:g})"),
+            ("Stopped", f"because {REASONS[solution.stop_cause]}"),
+            ("Thinking", f"{solution.thinking_tokens} tokens of the budget of {solution.budget}: {left} unused"),
+            ("Probes", f"{len(solution.probes)}, which decoded {_tokens(solution.probe_tokens)}"),
+            ("Answering", f"{_tokens(solution.answer_tokens)} more"),
+        ]
+        if solution.probe_model:
+            rows.append(("Probed", f"{solution.probe_model}, instead of the model that thinks"))
+        if solution.wasted_tokens:
+            rows.append(("Wasted", f"{_tokens(solution.wasted_tokens)} generated after the stop"))
+        if gold is not None:
+            rows.append(("Correct", gold))
+        for name, value in rows:
+            self.console.print(f"{name:<11}{value}")
+
+    def interrupted(self) -> None:
+        """Print the last probe, the best answer so far, on standard error."""
+        self._end_line()
+        if not self.probes:
+            click.echo("Interrupted before the first probe: there is no answer yet.", err=True)
+            return
+        last = self.probes[-1]
+        certainty = f"{'at most ' if last.bound else ''}{last.certainty:.3f}"
+        probed = f"The last probe, after {last.at} tokens, answered {last.answer!r} with certainty {certainty}."
+        click.echo(f"Interrupted. {probed}", err=True)
+
+
+def _answer_line(solution: Solution) -> Text:
+    if solution.stop_cause == "gave_up":
+        return Text("Answer     none: the rule gave up on this question", style="bold")
+    if solution.abstained:
+        return Text(f"Answer     none: the certainty of {solution.certainty:.3f} is too low, so it abstains", style="bold")
+    note = "" if solution.closed else "  (cut off: the closing brace is missing)"
+    return Text(f"Answer     {solution.answer}{note}", style="bold green")
+
+
+def _tokens(count: int) -> str:
+    return f"{count} token" if count == 1 else f"{count} tokens"
+
+
+def certainty_chart(probes: list[Probe]) -> str:
+    """The last certainties as a row of bar characters."""
+    return "".join(BARS[min(int(probe.certainty * len(BARS)), len(BARS) - 1)] for probe in probes[-CHART_WIDTH:])

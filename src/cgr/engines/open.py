@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from cgr.engines.base import Engine, ModelInfo
 from cgr.errors import ModelNotFound, UnknownName, UsageError
+from cgr.records import option
 
 if TYPE_CHECKING:
     from cgr.engines.completions.http import RetryPolicy
@@ -41,11 +42,6 @@ SPECIFIC = {
 }
 
 
-def _option(default: Any, help: str, metavar: str | None = None) -> Any:
-    """A field that is also an option on the command line."""
-    return field(default=default, metadata={"help": help, "metavar": metavar})
-
-
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
     """Which model to use and how to load or reach it. None: the engine decides.
@@ -54,27 +50,27 @@ class ModelOptions:
     of a session has to hold; `context` sets the context itself. `patience`: the retry policy for servers.
     """
 
-    model: str | None = _option(
+    model: str | None = option(
         None,
         "A .gguf file, a hub id (ORG/NAME), hf:ID_OR_FOLDER, vllm:ID, llama-server:FILE, or a name that --base-url serves."
         "  [default: the embedded model]",
     )
-    base_url: tuple[str, ...] = _option(
+    base_url: tuple[str, ...] = option(
         (),
         "A completions server, such as http://localhost:8000/v1; several share the work.  [env var: CGR_BASE_URL]",
         "URL",
     )
-    api_key: str | None = _option(
+    api_key: str | None = option(
         None, "The server's key. Better set CGR_API_KEY, which does not appear in process lists.", "KEY"
     )
-    tokenizer: str | None = _option(None, "A folder, tokenizer.json or hub id, for a server that does not tokenise.")
-    think_tags: str | None = _option(None, "The think tags, if the model's files do not name them: '<think>,</think>'.")
-    threads: int | None = _option(None, "Threads to compute with.  [default: half of the cores]")
-    device: str | None = _option(None, "Device for hf: models: cpu, cuda, cuda:1, mps.  [default: the best available]")
-    dtype: str | None = _option(None, "Number format for hf: and vllm: models: float32, bfloat16, float16.")
-    dialect: tuple[str, ...] = _option((), "Overrides a detected property of a server; may be repeated.", "KEY=VALUE")
-    chunk: int | None = _option(None, "Think in requests of N tokens instead of one stream (servers).", "N")
-    probe_model: str | None = _option(None, "A second model that is probed in place of the first.")
+    tokenizer: str | None = option(None, "A folder, tokenizer.json or hub id, for a server that does not tokenise.")
+    think_tags: str | None = option(None, "The think tags, if the model's files do not name them: '<think>,</think>'.")
+    threads: int | None = option(None, "Threads to compute with.  [default: half of the cores]")
+    device: str | None = option(None, "Device for hf: models: cpu, cuda, cuda:1, mps.  [default: the best available]")
+    dtype: str | None = option(None, "Number format for hf: and vllm: models: float32, bfloat16, float16.")
+    dialect: tuple[str, ...] = option((), "Overrides a detected property of a server; may be repeated.", "KEY=VALUE")
+    chunk: int | None = option(None, "Think in requests of N tokens instead of one stream (servers).", "N")
+    probe_model: str | None = option(None, "A second model that is probed in place of the first.")
     sessions: int = 1
     overlap: bool = False
     context: int | None = None

@@ -28,12 +28,12 @@ from cgr.rules.deepconf import DeepConf
 from cgr.rules.deer import Deer
 from cgr.rules.dynasor import Dynasor
 from cgr.rules.eat import Eat
-from cgr.rules.files import read_parameters
 from cgr.rules.fixed_budget import FixedBudget
 from cgr.rules.give_up import GiveUpEarly
 from cgr.rules.level_rule import Levelled, LevelRule
 from cgr.rules.loop_breaker import LoopBreaker
 from cgr.rules.no_thinking import NoThinking
+from cgr.rules.parameters import read_parameters
 from cgr.rules.puma_verify import PumaVerify
 from cgr.rules.smoothed import Smoothed
 from cgr.rules.sure_twice import SureTwice

@@ -24,8 +24,7 @@ from cgr.lab.decide.run import Run
 from cgr.lab.record.generate import agenerate
 from cgr.lab.record.probe import aprobe
 from cgr.lab.store import Store
-from cgr.lab.store.config import ProbeRequest
-from cgr.lab.store.needed_probes import requests_for, requests_of
+from cgr.lab.store.config import ProbeRequest, requests_for, requests_of
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.probing import ProbeSpec
 from cgr.reason import Abstention

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from cgr.errors import UnknownName, UsageError
-from cgr.lab.questions import NAMES, SOURCES, hub, load_questions, named_questions
+from cgr.lab.questions import NAMES, SOURCES, load_questions, named_questions
 from cgr.model.problems import is_held_out
 from cgr.records import Question
 
@@ -195,14 +195,14 @@ def test_rows_are_read_by_the_datasets_library(tmp_path: Path) -> None:
     folder.mkdir()
     jsonl(folder / "test.jsonl", GSM8K)
     source = replace(SOURCES["gsm8k"], repo=str(folder), config=None)
-    questions = named_questions(source, hub.fetch(source))
+    questions = named_questions(source, source.fetch())
     assert [question.gold for question in questions] == ["1200", "-10"]
 
 
 @pytest.mark.usefixtures("cache")
 def test_a_set_that_cannot_be_loaded_is_refused_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
-        hub.fetch(replace(SOURCES["gpqa"], repo=str(tmp_path / "nothing"), config=None))
+        replace(SOURCES["gpqa"], repo=str(tmp_path / "nothing"), config=None).fetch()
     assert "gpqa:FILE" in caught.value.hint
 
 
@@ -210,7 +210,7 @@ def test_a_set_that_cannot_be_loaded_is_refused_with_a_hint(tmp_path: Path) -> N
 def test_an_unknown_split_is_refused(tmp_path: Path) -> None:
     jsonl(tmp_path / "test.jsonl", AIME)
     with pytest.raises(UsageError, match="cannot be loaded"):
-        hub.fetch(replace(SOURCES["aime2024"], repo=str(tmp_path)))
+        replace(SOURCES["aime2024"], repo=str(tmp_path)).fetch()
 
 
 def test_without_datasets_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

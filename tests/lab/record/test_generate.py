@@ -176,7 +176,7 @@ class ThreeDone(Progress):
 
     def trace_done(self) -> None:
         super().trace_done()
-        if self.traces == 3:
+        if self.new == 3:
             self.event.set()
 
 
@@ -193,7 +193,7 @@ async def test_an_interrupted_call_can_be_continued(tmp_path: Path) -> None:
     assert 3 <= len(before) < 10
     assert engine.now == 0
     await agenerate(tmp_path, wanted, engine, sessions=2, progress=(rest := Progress(quiet=True)))
-    assert rest.traces == 10 - len(before)
+    assert rest.new == 10 - len(before)
     await agenerate(tmp_path / "whole", wanted, FailingEngine())
     assert [(t.question_id, t.seed, t.text) for t in kept(tmp_path)] == [
         (t.question_id, t.seed, t.text) for t in kept(tmp_path / "whole")

@@ -11,17 +11,18 @@ import pytest
 
 from cgr.engines.base import Answered, Done, Sampling
 from cgr.engines.scripted import ScriptedEngine, ScriptedSession
-from cgr.errors import NotRecorded
 from cgr.lab.record.generate import agenerate
-from cgr.lab.record.packed import PackedEngine, PackedSession
 from cgr.lab.record.probe import aprobe
+from cgr.lab.record.retrace import RetraceEngine, RetraceSession
 from cgr.lab.store.config import ProbeRequest
-from cgr.records import Token
+from cgr.lab.store.recorded import RecordedTrace
+from cgr.records import Probe, Token
 from tests.lab.record.test_generate import ASKED, kept, plan
 from tests.support import UNSURE, sure_from
 
 SUFFIX, OTHER_SUFFIX = (90,), (91,)
 CUTS = (2, 4, 6)
+TRACE = RecordedTrace("q", 0, "7", 7, "budget", 8, Probe(7, "7", 1.0, True), ids=tuple(range(7)))
 
 
 class Packing(ScriptedEngine):
@@ -31,6 +32,7 @@ class Packing(ScriptedEngine):
         super().__init__(["a", "b", "c", "d", "e", "f", "g"], sure_from(4))
         self.capabilities = replace(self.capabilities, packed=True)
         self.calls: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+        self.prompts: list[tuple[int, ...]] = []
 
     async def probe_many(
         self,
@@ -44,6 +46,7 @@ class Packing(ScriptedEngine):
         top: int = 0,
     ) -> list[Answered]:
         self.calls.append((tuple(cuts), tuple(suffix)))
+        self.prompts.append(tuple(prompt))
         return [Answered((Token(cut, f"packed {cut}", 0.0),)) for cut in cuts]
 
 
@@ -70,17 +73,17 @@ class SamePacking(Packing):
         return found
 
 
-async def opened(engine: Packing) -> PackedSession:
-    """A session with the trace appended up to the first cut, and probed there."""
+async def opened(engine: Packing) -> RetraceSession:
+    """A session with the trace read up to the first cut, and probed there."""
     for word in ("suffix", "other"):
         engine.id_of(word)
-    session = await PackedEngine(engine, range(7), CUTS).open((1, 2), Sampling(), room=10)
-    await session.append((0, 1))
+    session = await RetraceEngine(engine, TRACE, cuts=CUTS).open((1, 2), Sampling(), room=10)
+    await session.think(2)
     assert await text(session, SUFFIX) == "packed 2"
     return session
 
 
-async def text(session: PackedSession, suffix: Sequence[int], rewind: int = 0) -> str:
+async def text(session: RetraceSession, suffix: Sequence[int], rewind: int = 0) -> str:
     answered = await session.probe(suffix, 4, lambda tokens: False, rewind=rewind)
     return answered.tokens[0].text
 
@@ -101,41 +104,37 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Packing:
 async def test_all_cuts_are_answered_by_one_call(engine: Packing) -> None:
     session = await opened(engine)
     for cut in (4, 6):
-        await session.append((0, 1))
+        await session.think(2)
         assert await text(session, SUFFIX) == f"packed {cut}"
     assert engine.calls == [(CUTS, SUFFIX)]
 
 
 async def test_a_probe_with_another_suffix_goes_to_the_session(engine: Packing) -> None:
     session = await opened(engine)
-    await session.append((0, 1))
+    await session.think(2)
     assert await text(session, OTHER_SUFFIX) == "session 4"
     assert await text(session, SUFFIX) == "packed 4"
 
 
 async def test_a_probe_after_a_rewind_goes_to_the_session(engine: Packing) -> None:
     session = await opened(engine)
-    await session.append((0, 1))
+    await session.think(2)
     assert await text(session, SUFFIX, rewind=1) == "session 3"
     assert await text(session, SUFFIX) == "packed 4"
 
 
 async def test_a_probe_at_another_position_goes_to_the_session(engine: Packing) -> None:
     session = await opened(engine)
-    await session.append((0,))
+    await session.think(1)
     assert await text(session, SUFFIX) == "session 3"
     assert len(engine.calls) == 1
 
 
-async def test_a_packed_session_cannot_think(engine: Packing) -> None:
-    session = await opened(engine)
-    with pytest.raises(NotRecorded, match="cannot think"):
-        await session.think(1)
-
-
 async def test_a_question_is_turned_into_ids(engine: Packing) -> None:
-    session = await PackedEngine(engine, range(7), CUTS).open("One? Two?", Sampling(), room=10)
-    assert session.prompt == await engine.encode("One? Two?")
+    session = await RetraceEngine(engine, TRACE, cuts=CUTS).open("One? Two?", Sampling(), room=10)
+    await session.think(2)
+    await text(session, SUFFIX)
+    assert engine.prompts == [await engine.encode("One? Two?")]
 
 
 async def test_a_run_has_the_same_probes_packed_or_not(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""What several commands share: options, the live display, and how a command ends."""
+"""What several commands share: options, arguments, and how a command ends."""

@@ -25,13 +25,11 @@ def sessions_for(given: int | None, model: ModelOptions) -> int:
     return EMBEDDED_SESSIONS if model.embedded else SESSIONS_PER_SERVER * len(model.addresses) or 1
 
 
-def finish(
-    work: Callable[[], Any], folder: Path, wanted: Collection[Key] | None, progress: Progress, quiet: bool, as_json: bool
-) -> int:
+def finish(work: Callable[..., Any], folder: Path, wanted: Collection[Key] | None, quiet: bool, as_json: bool) -> int:
     """Do the work, print a summary, and return the exit code. Failures are printed even if `quiet`."""
-    interrupted = False
+    progress, interrupted = Progress(quiet=quiet or as_json), False
     try:
-        work()
+        work(progress=progress)
     except KeyboardInterrupt:
         interrupted = True
         if not (folder / FILE).is_file():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -13,7 +13,7 @@ from cgr.engines.open import ModelOptions
 from cgr.lab.recipes.recipe import Recipe
 from cgr.lab.recipes.run import Experiment
 from cgr.lab.record.jobs import Progress, Summary, summarise
-from cgr.lab.report import JSON, WrittenReport
+from cgr.lab.report import JSON
 from cgr.lab.report.tables import Headline, headline_lines, headlines, main_figure
 from cgr.lab.store.schema import FILE
 from cgr.records import Record
@@ -35,11 +35,6 @@ class RecipeResult(Record):
     ablations: str | None = None
     conclusions: tuple[str, ...] = ()
 
-    @property
-    def failed(self) -> int:
-        """The number of traces that failed, in generating and in probing."""
-        return self.thinking.failed + (self.probing.failed if self.probing else 0)
-
 
 def run_recipe(recipe: Recipe, folder: Path, *, as_json: bool, api_key: str | None = None) -> int:
     """Do what the run still lacks, print the results, and return the exit code: 1 if something failed, 130 for Ctrl-C."""
@@ -59,7 +54,7 @@ def run_recipe(recipe: Recipe, folder: Path, *, as_json: bool, api_key: str | No
         click.echo(result.to_json())
     else:
         _show(result)
-    return 1 if result.failed else 0
+    return 1 if result.thinking.failed or (result.probing and result.probing.failed) else 0
 
 
 def _result(experiment: Experiment, thinking: Progress, probing: Progress) -> RecipeResult:
@@ -71,23 +66,19 @@ def _result(experiment: Experiment, thinking: Progress, probing: Progress) -> Re
     with thinking.console.status("Writing the report") if thinking.visible else nullcontext():
         written = experiment.report()
         ablated = experiment.ablate() if experiment.recipe.ablations else None
-    result = _with_report(RecipeResult(str(folder), thought, probed), written)
-    if ablated is None:
-        return result
-    conclusions = tuple(f"{one.title}: {made.conclusion}" for one, made in ablated.ablations.made)
-    return replace(result, ablations=str(ablated.page), conclusions=conclusions)
-
-
-def _with_report(result: RecipeResult, written: WrittenReport) -> RecipeResult:
     (report,) = written.reports
     picture = main_figure(written.folder)
-    return replace(
-        result,
+    return RecipeResult(
+        str(folder),
+        thought,
+        probed,
         results=headlines(report),
         notes=report.notes,
         report=str(written.folder / JSON),
         picture=str(picture) if picture else None,
         page=str(written.page) if written.page else None,
+        ablations=str(ablated.page) if ablated else None,
+        conclusions=tuple(f"{one.title}: {made.conclusion}" for one, made in ablated.ablations.made) if ablated else (),
     )
 
 

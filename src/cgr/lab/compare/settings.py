@@ -25,7 +25,7 @@ from cgr.lab.decide.arrays import Decisions, at_budget
 from cgr.lab.decide.columns import Columns
 from cgr.lab.score.bootstrap import interval, intervals
 from cgr.lab.score.paired import MARGIN, Paired, Totals
-from cgr.lab.store.needed_probes import ALL, rule_at_interval
+from cgr.lab.store.config import ALL, rule_at_interval
 from cgr.lab.types import Floats
 from cgr.rules import Rule, known_rules
 from cgr.rules import files as rule_files

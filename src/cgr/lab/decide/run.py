@@ -17,8 +17,7 @@ from cgr.lab.decide.arrays import Decisions, ProbeArrays
 from cgr.lab.decide.columns import Columns
 from cgr.lab.decide.replay import decide_probes
 from cgr.lab.store import DEFAULT, Key, Store
-from cgr.lab.store.config import NATURAL, Asking, ProbeRequest, ProbeSet, RunConfig, same_model
-from cgr.lab.store.needed_probes import requests_of, satisfies
+from cgr.lab.store.config import NATURAL, Asking, ProbeRequest, ProbeSet, RunConfig, requests_of, same_model, satisfies
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.lab.types import Bools
 from cgr.probing import ProbeSpec, ProbeStyle

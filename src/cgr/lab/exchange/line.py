@@ -199,9 +199,9 @@ def _from_lenient_json(raw: bytes, message: str) -> TraceLine:
     """Python's parser accepts lone surrogates; they are replaced, as in the store. `UsageError` if it is no JSON at all."""
     try:
         text = storable(json.dumps(json.loads(raw.decode()), ensure_ascii=False))
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"this is not JSON: {message.removeprefix('Invalid JSON: ')}.") from error
-    if text.encode() == raw:
+    except (ValueError, RecursionError):
+        text = ""
+    if text.encode() in (b"", raw):
         raise UsageError(f"this is not JSON: {message.removeprefix('Invalid JSON: ')}.")
     return from_json(text.encode())
 

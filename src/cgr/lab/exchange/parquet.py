@@ -59,16 +59,13 @@ def _probe_row(probe: dict[str, Any]) -> dict[str, Any]:
 
 def to_json(row: dict[str, Any]) -> bytes:
     """A row as a line of JSON. A null means that an optional field is absent; NaN log-probabilities are null too."""
-    line = {name: value for name, value in row.items() if value is not None or _is_required(name)}
+    required = {name for name, field in TraceLine.model_fields.items() if field.is_required()}
+    line = {name: value for name, value in row.items() if value is not None or name in required}
     line |= {name: _parsed(line[name], name) for name in AS_JSON if name in line}
     line |= {name: _without_nan(line[name]) for name in FLOAT32 if name in line}
     if isinstance(line.get("probes"), list):
         line["probes"] = [_probe(probe) for probe in line["probes"]]
     return pydantic_core.to_json(line, inf_nan_mode="constants")
-
-
-def _is_required(name: str) -> bool:
-    return name in TraceLine.model_fields and TraceLine.model_fields[name].is_required()
 
 
 def _without_nan(values: Any) -> Any:

@@ -31,7 +31,7 @@ def is_right(answer: str, gold: str, format: AnswerFormat) -> bool:
         )
     if format in ("integer", "choice"):
         return (_integer if format == "integer" else _choice)(answer) == right
-    return is_valid(answer, format) and (_same_number if format == "number" else _same_math)(answer, gold)
+    return is_valid(answer, format) and _same(answer, gold, format)
 
 
 def is_valid(answer: str, format: AnswerFormat) -> bool:
@@ -79,18 +79,14 @@ def _choice(text: str) -> str | None:
     return match[1].upper() if match else None
 
 
-def _same_number(answer: str, gold: str) -> bool:
-    plain = quantities(answer, gold)
-    return plain[0].equals(plain[1]) if plain else _same_by_math_verify(answer, gold)
-
-
-def _same_math(answer: str, gold: str) -> bool:
-    if normalised(answer) == normalised(gold):
+def _same(answer: str, gold: str, format: AnswerFormat) -> bool:
+    """Whether two numbers or expressions are equal. Plain numbers are compared here, everything else by math-verify."""
+    if format == "math" and normalised(answer) == normalised(gold):
         return True
     plain = quantities(answer, gold)
     if plain and plain[0].equals(plain[1]):
         return True
-    if plain and all(one.value.denominator == 1 for one in plain):
+    if plain and (format == "number" or all(one.value.denominator == 1 for one in plain)):
         return False
     return _same_by_math_verify(answer, gold)
 

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from cgr.errors import UnknownName, UsageError
-from cgr.lab.questions import aime2024, aime2025, amc23, arithmetic, files, gpqa, gsm8k, hub, math500, reading
+from cgr.lab.questions import aime2024, aime2025, amc23, arithmetic, files, gpqa, gsm8k, math500, reading
 from cgr.lab.questions.source import FieldNames, Source, SourceRow
 from cgr.records import AnswerFormat, Question
 
@@ -44,7 +44,7 @@ def load_questions(
         return arithmetic.make(limit, seed)
     if name in SOURCES:
         known = SOURCES[name]
-        rows = files.read(Path(path).expanduser()) if colon else hub.fetch(known)
+        rows = files.read(Path(path).expanduser()) if colon else known.fetch()
         return named_questions(known, rows, seed, local=bool(colon))[:limit]
     if not files.looks_like_a_path(source):
         raise UnknownName.among("question source", source, (*NAMES, *(f"FILE{kind}" for kind in files.READERS)))
@@ -55,7 +55,7 @@ def load_questions(
 
 def named_questions(source: Source, rows: Sequence[SourceRow], seed: int = 0, local: bool = False) -> tuple[Question, ...]:
     """The rows of a named data set as questions. In a `local` copy, fields with other names are guessed."""
-    prepared = [source.prepare(row, seed) for row in rows]
+    prepared = [source.prepare(row, seed) for row in rows] if source.prepare else rows
     fields = source.fields
     if local:
         columns = reading.columns_of(prepared)

@@ -4,13 +4,6 @@ Mathematical Association of America: American Invitational Mathematics Examinati
 `HuggingFaceH4/aime_2024`.
 """
 
-from cgr.lab.questions.source import FieldNames, Source
+from cgr.lab.questions.source import Source
 
-SOURCE = Source(
-    name="aime2024",
-    repo="HuggingFaceH4/aime_2024",
-    split="train",
-    format="integer",
-    fields=FieldNames(text="problem", gold="answer", id="id"),
-    size=30,
-)
+SOURCE = Source("aime2024", "HuggingFaceH4/aime_2024", "integer", split="train", size=30)

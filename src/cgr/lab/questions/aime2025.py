@@ -3,13 +3,6 @@
 Mathematical Association of America: American Invitational Mathematics Examination, 2025. On the hub as `math-ai/aime25`.
 """
 
-from cgr.lab.questions.source import FieldNames, Source
+from cgr.lab.questions.source import Source
 
-SOURCE = Source(
-    name="aime2025",
-    repo="math-ai/aime25",
-    split="test",
-    format="integer",
-    fields=FieldNames(text="problem", gold="answer", id="id"),
-    size=30,
-)
+SOURCE = Source("aime2025", "math-ai/aime25", "integer", size=30)

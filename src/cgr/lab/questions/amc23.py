@@ -5,11 +5,4 @@ Mathematical Association of America: American Mathematics Competitions, 2023. On
 
 from cgr.lab.questions.source import FieldNames, Source
 
-SOURCE = Source(
-    name="amc23",
-    repo="math-ai/amc23",
-    split="test",
-    format="number",
-    fields=FieldNames(text="question", gold="answer", id="id"),
-    size=40,
-)
+SOURCE = Source("amc23", "math-ai/amc23", "number", FieldNames("question", "answer", "id"), size=40)

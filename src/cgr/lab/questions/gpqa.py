@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 
-from cgr.lab.questions.source import FieldNames, Source, SourceRow
+from cgr.lab.questions.source import Source, SourceRow
 
 CHOICES = ("Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
 LETTERS = "ABCD"
@@ -22,7 +22,7 @@ def prepare(row: SourceRow, seed: int) -> SourceRow:
     random.Random(f"gpqa:{seed}:{identity}").shuffle(order)
     lines = [f"{letter}) {choices[index]}" for letter, index in zip(LETTERS, order, strict=True)]
     text = "\n".join([question, "", *lines, "", "Choose one, and answer with its letter."])
-    return SourceRow(row.where, {"id": identity, "text": text, "gold": LETTERS[order.index(0)]})
+    return SourceRow(row.where, {"id": identity, "problem": text, "answer": LETTERS[order.index(0)]})
 
 
 def _text(row: SourceRow, name: str) -> str:
@@ -32,13 +32,4 @@ def _text(row: SourceRow, name: str) -> str:
     return value.strip()
 
 
-SOURCE = Source(
-    name="gpqa",
-    repo="Idavidrein/gpqa",
-    config="gpqa_diamond",
-    split="train",
-    format="choice",
-    fields=FieldNames(text="text", gold="gold", id="id"),
-    size=198,
-    prepare=prepare,
-)
+SOURCE = Source("gpqa", "Idavidrein/gpqa", "choice", split="train", size=198, config="gpqa_diamond", prepare=prepare)

@@ -5,12 +5,4 @@ Cobbe et al.: Training Verifiers to Solve Math Word Problems (2021). On the hub 
 
 from cgr.lab.questions.source import FieldNames, Source
 
-SOURCE = Source(
-    name="gsm8k",
-    repo="openai/gsm8k",
-    config="main",
-    split="test",
-    format="number",
-    fields=FieldNames(text="question", gold="answer"),
-    size=1319,
-)
+SOURCE = Source("gsm8k", "openai/gsm8k", "number", FieldNames("question", "answer"), size=1319, config="main")

@@ -6,11 +6,4 @@ Lightman et al.: Let's Verify Step by Step (ICLR 2024). On the hub as `HuggingFa
 
 from cgr.lab.questions.source import FieldNames, Source
 
-SOURCE = Source(
-    name="math500",
-    repo="HuggingFaceH4/MATH-500",
-    split="test",
-    format="math",
-    fields=FieldNames(text="problem", gold="answer", id="unique_id"),
-    size=500,
-)
+SOURCE = Source("math500", "HuggingFaceH4/MATH-500", "math", FieldNames("problem", "answer", "unique_id"), size=500)

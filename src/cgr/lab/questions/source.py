@@ -1,7 +1,9 @@
-"""Types of a question source: a raw row, the names of its fields, and a named data set."""
+"""Types of a question source: a raw row, the names of its fields, and a named data set on the Hugging Face hub."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,23 +34,46 @@ class FieldNames:
     format: str | None = None
 
 
-def unchanged(row: SourceRow, seed: int) -> SourceRow:
-    """The row itself: the data set needs no preparation."""
-    return row
-
-
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A named data set on the hub. `prepare(row, seed)` turns a raw row into one with the named fields.
+    """A named data set on the hub. `prepare(row, seed)`, if given, turns a raw row into one with the named fields.
 
     `size`: the number of its questions, for forecasts; None if unknown.
     """
 
     name: str
     repo: str
-    split: str
     format: AnswerFormat
-    fields: FieldNames
+    fields: FieldNames = FieldNames("problem", "answer", "id")
+    split: str = "test"
     size: int | None = None
     config: str | None = None
-    prepare: Callable[[SourceRow, int], SourceRow] = unchanged
+    prepare: Callable[[SourceRow, int], SourceRow] | None = None
+
+    def fetch(self) -> tuple[SourceRow, ...]:
+        """Every row, from the Hugging Face hub or its local cache, read with the `datasets` library."""
+        try:
+            datasets = importlib.import_module("datasets")
+        except ImportError as error:
+            raise UsageError(
+                "Questions from the hub need the package datasets.",
+                f"pip install 'certainty-guided-reasoning[lab]', or give a local copy: {self.name}:FILE.",
+            ) from error
+        try:
+            rows = datasets.load_dataset(self.repo, self.config, split=self.split)
+        except (datasets.exceptions.DatasetsError, *_load_errors()) as error:
+            reason = str(error).split("\n", maxsplit=1)[0].rstrip(".")
+            raise UsageError(
+                f"The data set {self.repo} cannot be loaded from the hub: {reason}.",
+                "Check the connection. If the set has terms, accept them on its page and log in with `hf auth login`. "
+                f"Or give a local copy: {self.name}:FILE.",
+            ) from error
+        if not len(rows):
+            raise UsageError(f"The data set {self.repo} holds no questions.", f"Give a local copy: {self.name}:FILE.")
+        return tuple(SourceRow(f"{self.name}, row {number}", values) for number, values in enumerate(rows, start=1))
+
+
+def _load_errors() -> tuple[type[Exception], ...]:
+    """Exceptions of the library when it cannot reach, find or read a set; its HTTP client depends on its version."""
+    clients = [importlib.import_module(name) for name in ("httpx", "httpx2") if importlib.util.find_spec(name)]
+    return (OSError, ValueError, *(client.HTTPError for client in clients))

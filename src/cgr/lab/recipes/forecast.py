@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from cgr.engines.base import ModelInfo
-from cgr.engines.open import describe_file, is_local_file, tokens_per_request
+from cgr.engines.open import tokens_per_request
 from cgr.lab.questions import SOURCES, arithmetic
 from cgr.lab.recipes.recipe import Recipe
 from cgr.lab.store.config import Asking
 from cgr.records import AnswerFormat, Record
-from cgr.settings import BUDGET, PROMPT_ROOM
 
 MINUTE, DAY = 60, 86_400
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Costs:
     """Requests and tokens of one trace or of many."""
 
     requests: int
-    thinking_tokens: int = 0
+    thinking_tokens: int
     probes: int
     probe_tokens: int
     answer_tokens: int
-    written_tokens: int = 0
-    reread_tokens: int = 0
+    written_tokens: int
+    reread_tokens: int
 
     @property
     def decoded(self) -> int:
@@ -68,72 +67,56 @@ class Forecast(Record):
 
 def forecast(recipe: Recipe, folder: Path | None = None) -> Forecast:
     """The forecast of a recipe. It loads no model, downloads nothing, and reads questions only from a local file."""
-    info = expected_info(recipe)
+    info = recipe.expected_info()
     resolved = recipe.settings().resolve(info)
-    questions, formats = _named(recipe) or _counted(recipe)
+    questions, formats = _counted(recipe)
     asking = Asking.of(recipe.settings(), info)
     longest = max(asking.spec(one).max_answer_tokens for one in formats)
     traces = None if questions is None else questions * recipe.seeds
     costs = _total(_parts(recipe, resolved.budget, resolved.interval, longest), traces)
+    same = ("model", "seeds", "tokens_per_second", "base_url", "server", "forced")
+    copied: dict[str, Any] = {name: getattr(recipe, name) for name in same}
+    copied |= {name: getattr(costs, name, None) for name in Costs.__slots__}
     return Forecast(
         recipe=recipe.name,
-        model=recipe.model,
         source=recipe.questions,
         run=str(folder or recipe.folder),
         questions=questions,
-        seeds=recipe.seeds,
         traces=traces,
         budget=resolved.budget,
         interval=resolved.interval,
-        tokens_per_second=recipe.tokens_per_second,
         seconds=_seconds(costs, recipe) if costs else None,
-        base_url=recipe.base_url,
-        server=recipe.server,
         further_sets=len(recipe.further_probes),
-        forced=recipe.forced,
-        **{name: getattr(costs, name, None) for name in Costs.__slots__},
+        **copied,
     )
 
 
 def _parts(recipe: Recipe, budget: int, interval: int, longest: int) -> list[Costs]:
     """What one trace costs: the trace and its probes, each further probe set, and the forced trace."""
-    thinking_requests, probes = _thinking_requests(recipe, budget), (budget - 1) // interval
-    trace = Costs(
-        requests=thinking_requests + probes + 1 + bool(recipe.written_tokens),
-        thinking_tokens=budget,
-        probes=probes,
-        probe_tokens=probes * longest,
-        answer_tokens=longest,
+    chunk = tokens_per_request(recipe.model, recipe.base_urls, recipe.chunk)
+    thinking_requests = 1 if chunk is None else -(-budget // chunk)
+    probed = _probed((budget - 1) // interval, longest)
+    forced = replace(probed, requests=probed.requests + thinking_requests, thinking_tokens=budget)
+    trace = replace(
+        forced,
+        requests=forced.requests + bool(recipe.written_tokens),
         written_tokens=recipe.written_tokens,
-        reread_tokens=min(budget, probes * interval) if recipe.probe == "afterwards" else 0,
+        reread_tokens=min(budget, probed.probes * interval) if recipe.probe == "afterwards" else 0,
     )
-    counts = [(budget - 1) // (one.interval or interval) for one in recipe.further_probes]
-    further = [
-        Costs(requests=n + 1, probes=n, probe_tokens=n * longest, answer_tokens=longest, reread_tokens=budget)
-        for n in counts
-    ]
-    forced = Costs(
-        requests=thinking_requests + probes + 1,
-        thinking_tokens=budget,
-        probes=probes,
-        probe_tokens=probes * longest,
-        answer_tokens=longest,
-    )
+    further = [_probed((budget - 1) // (one.interval or interval), longest, budget) for one in recipe.further_probes]
     return [trace, *further, *([forced] if recipe.forced else [])]
+
+
+def _probed(probes: int, longest: int, reread: int = 0) -> Costs:
+    """The probes of one trace and its final answer."""
+    return Costs(probes + 1, 0, probes, probes * longest, longest, 0, reread)
 
 
 def _total(parts: list[Costs], traces: int | None) -> Costs | None:
     """The sum of the parts for all traces; None if the number of traces is not known."""
     if traces is None:
         return None
-    sums = [sum(column) * traces for column in zip(*map(astuple, parts), strict=True)]
-    return Costs(**dict(zip(Costs.__slots__, sums, strict=True)))
-
-
-def _thinking_requests(recipe: Recipe, budget: int) -> int:
-    """The requests for the thinking of one trace: one stream, or one for each chunk."""
-    chunk = tokens_per_request(recipe.model, recipe.base_urls, recipe.chunk)
-    return 1 if chunk is None else -(-budget // chunk)
+    return Costs(*(sum(column) * traces for column in zip(*map(astuple, parts), strict=True)))
 
 
 def _seconds(costs: Costs, recipe: Recipe) -> float | None:
@@ -143,28 +126,16 @@ def _seconds(costs: Costs, recipe: Recipe) -> float | None:
     return costs.decoded / recipe.tokens_per_second + reading
 
 
-def _named(recipe: Recipe) -> tuple[int | None, set[AnswerFormat]] | None:
-    """The number of questions of a named data set (None: not known) and their format, without loading the set."""
+def _counted(recipe: Recipe) -> tuple[int | None, set[AnswerFormat]]:
+    """The number of questions (None: not known) and their formats. A named data set is not loaded; a local file is read."""
     if recipe.questions == arithmetic.NAME:
         return recipe.limit or arithmetic.DEFAULT_COUNT, {"integer"}
     source = SOURCES.get(recipe.questions)
     if source is None or recipe.fields:
-        return None
+        questions = recipe.load_questions()
+        return len(questions), {question.format for question in questions}
     bounds = [count for count in (recipe.limit, source.size) if count is not None]
     return min(bounds, default=None), {source.format}
-
-
-def _counted(recipe: Recipe) -> tuple[int, set[AnswerFormat]]:
-    """The number of questions in a local file, and their formats."""
-    questions = recipe.load_questions()
-    return len(questions), {question.format for question in questions}
-
-
-def expected_info(recipe: Recipe) -> ModelInfo:
-    """What is known about a model without loading it: from its file if that is local, else from the recipe."""
-    if is_local_file(recipe.model, recipe.base_urls):
-        return describe_file(recipe.model)
-    return ModelInfo(recipe.model, "", (recipe.budget or BUDGET) + PROMPT_ROOM, "", "")
 
 
 def in_lines(plan: Forecast) -> list[str]:
@@ -174,7 +145,8 @@ def in_lines(plan: Forecast) -> list[str]:
         ("questions", _count(plan.questions), f" of {plan.source}"),
         ("seeds", f"{plan.seeds:,}", ""),
         ("traces", _count(plan.traces), f" of {plan.budget:,} thinking tokens{most}, probed every {plan.interval:,}"),
-        *_further_rows(plan),
+        ("further probes", f"{plan.further_sets:,}", " sets on the same traces; included below"),
+        ("forced run", "1", " of as many traces, each to the budget; included below"),
         ("requests", _count(plan.requests), f"{most}: one for {_unit(plan)}, a probe, or an answer"),
         ("thinking tokens", _count(plan.thinking_tokens), most),
         ("probes", _count(plan.probes), most),
@@ -184,6 +156,8 @@ def in_lines(plan: Forecast) -> list[str]:
         ("tokens reread", _count(plan.reread_tokens), f"{most}, by probes of saved traces"),
         ("time", *_time(plan)),
     ]
+    absent = {"further probes": not plan.further_sets, "forced run": not plan.forced}
+    rows = [row for row in rows if not absent.get(row[0])]
     width = max(len(number) for _, number, _ in rows)
     table = [f"{name:<16}{number:>{width}}{rest}" for name, number, rest in rows]
     server = [f"server: {plan.server}"] if plan.server else []
@@ -193,13 +167,6 @@ def in_lines(plan: Forecast) -> list[str]:
 
 def _count(number: int | None) -> str:
     return "unknown" if number is None else f"{number:,}"
-
-
-def _further_rows(plan: Forecast) -> list[tuple[str, str, str]]:
-    """What is recorded only for ablations."""
-    further = ("further probes", f"{plan.further_sets:,}", " sets on the same traces; included below")
-    forced = ("forced run", "1", " of as many traces, each to the budget; included below")
-    return [*([further] if plan.further_sets else []), *([forced] if plan.forced else [])]
 
 
 def _unit(plan: Forecast) -> str:

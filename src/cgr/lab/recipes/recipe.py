@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
 import tomllib
-import typing
-from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -14,16 +13,18 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, to_json
 
 from cgr.certainty import DEFAULT as AGGREGATE
+from cgr.engines.base import ModelInfo
+from cgr.engines.open import ModelOptions, describe_file, is_local_file
 from cgr.errors import UnknownName, UsageError
 from cgr.lab.questions import load_questions
 from cgr.lab.record.generate import WRITTEN_TOKENS, Plan
 from cgr.lab.report.numbers import THRESHOLDS, check_thresholds
 from cgr.lab.score.accuracy import PENALTIES, check_penalties
-from cgr.lab.store.config import DEFAULT, ProbeRequest
+from cgr.lab.store.config import DEFAULT, NATURAL, ProbeRequest, RunConfig
 from cgr.lab.validation import UNKNOWN, sentence
 from cgr.probing import PREFIX, CloseThink
 from cgr.records import Question
-from cgr.settings import INSTRUCTION, Settings
+from cgr.settings import BUDGET, INSTRUCTION, PROMPT_ROOM, Settings
 from cgr.solve import EMBEDDED
 
 Probing = Literal["afterwards", "on-the-way"]
@@ -51,6 +52,11 @@ VALUES = {
 }
 
 
+def _shared(part: ExtraProbes | Recipe, other: type[Any]) -> dict[str, Any]:
+    """The values of those keys that are also fields of the other class."""
+    return {one.name: getattr(part, one.name) for one in fields(other) if one.name in part.__slots__}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtraProbes:
     """Another probe set on the traces of a recipe. None means: as the recipe. `base_url`: the server of `model`, if any."""
@@ -73,13 +79,7 @@ class ExtraProbes:
 
     def request(self) -> ProbeRequest:
         """These probes as a request."""
-        return ProbeRequest(
-            interval=self.interval,
-            prefix=self.prefix,
-            close_think=self.close_think,
-            max_answer_tokens=self.max_answer_tokens,
-            name=self.name,
-        )
+        return ProbeRequest(**_shared(self, ProbeRequest))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,9 +133,13 @@ class Recipe:
         for what in ("seeds", "limit", "sessions", "threads", "chunk"):
             _check_count(what, getattr(self, what), least=1)
         _check_count("written_tokens", self.written_tokens, least=0)
-        _check_unique([one.name for one in self.further_probes])
-        _check_speed(self.tokens_per_second)
-        _check_speed(self.prefill_tokens_per_second)
+        names = [one.name for one in self.further_probes]
+        for name in names:
+            if names.count(name) > 1:
+                raise UsageError(f"There are two further probe sets called {name!r}.", "Give each its own name.")
+        for speed in (self.tokens_per_second, self.prefill_tokens_per_second):
+            if speed is not None and not 0 < speed < math.inf:
+                raise UsageError(f"{speed:g} tokens per second is not a speed.", "Give a measured speed, such as 1500.")
 
     @property
     def base_urls(self) -> tuple[str, ...]:
@@ -149,11 +153,21 @@ class Recipe:
 
     def settings(self) -> Settings:
         """The settings that the traces are generated with."""
-        names = (
-            *("interval", "budget", "max_answer_tokens", "aggregate", "temperature", "top_p"),
-            *("prefix", "close_think", "instruction"),
-        )
-        return Settings(rule="fixed-budget", **{name: getattr(self, name) for name in names})
+        return Settings(**_shared(self, Settings), rule=NATURAL)
+
+    def model_options(self) -> dict[str, Any]:
+        """The options that the model is opened with."""
+        return _shared(self, ModelOptions) | {"base_url": self.base_urls}
+
+    def expected_info(self, stored: RunConfig | None = None) -> ModelInfo:
+        """What is known about the model without loading it: from its file if that is local, else from the recipe. What the
+        recipe leaves open is as in the `stored` run."""
+        if is_local_file(self.model, self.base_urls):
+            return describe_file(self.model)
+        run = stored or RunConfig()
+        context = (max(self.budget or 0, run.budget) or BUDGET) + PROMPT_ROOM
+        own = (run.interval, run.budget, run.asking.max_answer_tokens, run.fingerprint if self.model == run.model else "")
+        return ModelInfo(self.model, run.engine, context, "", "", *own)
 
     def load_questions(self) -> tuple[Question, ...]:
         """The questions of the recipe."""
@@ -179,17 +193,6 @@ class Recipe:
 def _check_count(what: str, value: int | None, *, least: int) -> None:
     if value is not None and value < least:
         raise UsageError(f"{what} cannot be {value}.", f"Set {what} to {least} or more.")
-
-
-def _check_unique(names: Sequence[str]) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(f"There are two further probe sets called {name!r}.", "Give each its own name.")
-
-
-def _check_speed(value: float | None) -> None:
-    if value is not None and not 0 < value < math.inf:
-        raise UsageError(f"{value:g} tokens per second is not a speed.", "Give a measured speed, such as 1500.")
 
 
 def read_recipe(path: Path) -> Recipe:
@@ -239,7 +242,7 @@ def _error(path: Path, problem: ErrorDetails) -> UsageError:
     if problem["type"] == "missing":
         return UsageError(f"{where} has no {key}.", f'Add a line such as: {key} = "{"every-16" if nested else "aime2025"}"')
     if problem["type"] == "literal_error":
-        choices = [one for one in _literals(typing.get_type_hints(part)[key]) if isinstance(one, str)]
+        choices = re.findall("'(.*?)'", problem["ctx"]["expected"])
         return UsageError(f"{path}: {sentence(problem, key)}", UnknownName.among(key, str(problem["input"]), choices).hint)
     expected, example = LISTS.get(key) or VALUES.get(problem["type"]) or (None, "{key} = ...")
     hint = f"Write it as in: {example.replace('{key}', key)}"
@@ -249,9 +252,3 @@ def _error(path: Path, problem: ErrorDetails) -> UsageError:
 def _unknown_key(where: str, key: str, part: type[Any]) -> UnknownName:
     known = [one.name for one in fields(part) if part is ExtraProbes or one.name != "name"]
     return UnknownName.among(f"key in {where}", key, known)
-
-
-def _literals(hint: Any) -> tuple[Any, ...]:
-    """The values of a Literal, also inside a union."""
-    inner = typing.get_args(hint)
-    return inner if typing.get_origin(hint) is Literal else tuple(value for one in inner for value in _literals(one))

@@ -8,13 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 
 from cgr import __version__
 from cgr.engines.base import Capabilities, ModelInfo
-from cgr.engines.open import ModelOptions, describe_file, is_local_file
 from cgr.lab.ablate import WrittenAblations, ablate
 from cgr.lab.output import style
 from cgr.lab.recipes.recipe import ExtraProbes, Recipe
@@ -27,22 +25,9 @@ from cgr.lab.report.result import Report
 from cgr.lab.store import DEFAULT, Store
 from cgr.lab.store.config import ProbeRequest, ProbeSet, RunConfig, refuse_differences
 from cgr.lab.store.schema import FILE, NotARun, forced_run
-from cgr.records import Record
-from cgr.settings import PROMPT_ROOM
 from cgr.solve import Model, open_model
 
-STAMP = "made.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Stamp(Record):
-    """What a report was made from. It is written last, so its existence means that the report is complete."""
-
-    version: str
-    run: str
-    thresholds: tuple[float, ...]
-    penalties: tuple[float, ...]
-    numbers: str
+STAMP = "made.json"  # what a report was made from; written last, so its existence means that the report is complete
 
 
 class Experiment:
@@ -59,8 +44,7 @@ class Experiment:
 
         `another` returns the progress for each further probe set and for the forced run.
         """
-        if self._lacks_traces(self.folder, self.plan):
-            generate(self.folder, self.plan, self._model, sessions=self.sessions, progress=thinking)
+        self._generate(self.folder, self.plan, thinking)
         probing.begin_set(DEFAULT)
         if not self.plan.probe and self._lacks_probes(ProbeRequest(name=DEFAULT), None):
             self._probe(ProbeRequest(name=DEFAULT), self._model, probing)
@@ -69,16 +53,15 @@ class Experiment:
                 model = self._other_model(further) if further.model else self._model
                 self._probe(further.request(), model, another())
         if self.recipe.forced:
-            self._force(another())
+            self._generate(forced_run(self.folder), self.recipe.forced_plan(), another())
+
+    def _generate(self, folder: Path, plan: Plan, progress: Progress) -> None:
+        if self._lacks_traces(folder, plan):
+            generate(folder, plan, self._model, sessions=self.sessions, progress=progress)
 
     def _probe(self, request: ProbeRequest, model: Model, progress: Progress) -> None:
         probe_each(
-            self.folder,
-            [request],
-            model,
-            open_generator=lambda name: self._open(),
-            sessions=self.sessions,
-            progress=progress,
+            self.folder, [request], model, open_generator=lambda _: self._open(), sessions=self.sessions, progress=progress
         )
 
     def _lacks_probes(self, request: ProbeRequest, model: str | None) -> bool:
@@ -98,21 +81,10 @@ class Experiment:
 
     def _other_model(self, further: ExtraProbes) -> Model:
         """The model that a further set is probed with."""
-        addresses = tuple((further.base_url or "").split())
-        return open_model(
-            further.model,
-            sessions=self.sessions,
-            budget=self.recipe.budget,
-            threads=self.recipe.threads,
-            think_tags=further.think_tags,
-            base_url=addresses,
-            api_key=self.api_key if addresses else None,
-        )
-
-    def _force(self, progress: Progress) -> None:
-        folder, plan = forced_run(self.folder), self.recipe.forced_plan()
-        if self._lacks_traces(folder, plan):
-            generate(folder, plan, self._model, sessions=self.sessions, progress=progress)
+        recipe, addresses = self.recipe, tuple((further.base_url or "").split())
+        same = {"sessions": self.sessions, "budget": recipe.budget, "threads": recipe.threads}
+        key = self.api_key if addresses else None
+        return open_model(further.model, base_url=addresses, api_key=key, think_tags=further.think_tags, **same)
 
     def ablate(self) -> WrittenAblations:
         """Every ablation that the recorded runs allow."""
@@ -125,11 +97,7 @@ class Experiment:
 
     def _open(self) -> Model:
         """The recipe's model, with every key of the recipe that is an option of a model."""
-        names = {one.name for one in fields(ModelOptions)} & {one.name for one in fields(Recipe)}
-        options = {name: getattr(self.recipe, name) for name in names}
-        return open_model(
-            **options | {"base_url": self.recipe.base_urls, "sessions": self.sessions, "api_key": self.api_key}
-        )
+        return open_model(**self.recipe.model_options() | {"sessions": self.sessions, "api_key": self.api_key})
 
     def notes(self) -> tuple[str, ...]:
         """What a user should know about the model, if it was loaded."""
@@ -149,9 +117,7 @@ class Experiment:
 
     def _config(self, plan: Plan, stored: RunConfig) -> RunConfig:
         """The configuration that the plan has on the recipe's model."""
-        local = is_local_file(self.recipe.model, self.recipe.base_urls)
-        info = describe_file(self.recipe.model) if local else _recorded_info(self.recipe, stored)
-        return plan.config(info, Capabilities(thinking_logprobs=True))
+        return plan.config(self.recipe.expected_info(stored), Capabilities(thinking_logprobs=True))
 
     def report(self) -> WrittenReport:
         """The report of the run. It is written again only if something has changed."""
@@ -160,13 +126,9 @@ class Experiment:
             return unchanged
         (folder / STAMP).unlink(missing_ok=True)
         written = write_report(
-            [self.folder],
-            folder,
-            thresholds=self.recipe.thresholds,
-            penalties=self.recipe.penalties,
-            probe_set=DEFAULT,
+            [self.folder], folder, thresholds=self.recipe.thresholds, penalties=self.recipe.penalties, probe_set=DEFAULT
         )
-        (folder / STAMP).write_text(self._stamp(folder).to_json() + "\n", encoding="utf-8")
+        (folder / STAMP).write_text(self._stamp(folder) + "\n", encoding="utf-8")
         return written
 
     def _unchanged(self, folder: Path) -> WrittenReport | None:
@@ -175,36 +137,21 @@ class Experiment:
         wanted = (stamp, numbers, page, folder / "figures" / style.LIST)
         if not all(path.is_file() for path in wanted):
             return None
-        if stamp.read_text(encoding="utf-8").strip() != self._stamp(folder).to_json():
+        if stamp.read_text(encoding="utf-8").strip() != self._stamp(folder):
             return None
         return WrittenReport(folder, page, (Report.from_json(numbers.read_text(encoding="utf-8")),))
 
-    def _stamp(self, folder: Path) -> Stamp:
-        recipe, numbers = self.recipe, (folder / JSON).read_bytes()
-        return Stamp(__version__, run_digest(self.folder), recipe.thresholds, recipe.penalties, _digest(numbers))
+    def _stamp(self, folder: Path) -> str:
+        recipe, run, numbers = self.recipe, run_digest(self.folder), _digest((folder / JSON).read_bytes())
+        chosen = {"thresholds": recipe.thresholds, "penalties": recipe.penalties}
+        return json.dumps({"version": __version__, "run": run, **chosen, "numbers": numbers})
 
 
 def _probed_info(model: str | None, run: RunConfig, stored: ProbeSet) -> ModelInfo:
     """The model of a probe set, before it is loaded. A model with the recorded name has the recorded weights."""
-    if model is None:
-        return ModelInfo(run.model, run.engine, 0, "", "", fingerprint=run.fingerprint)
-    known = stored.fingerprint if model == stored.model else ""
-    return ModelInfo(model, run.engine, 0, "", "", fingerprint=known)
-
-
-def _recorded_info(recipe: Recipe, stored: RunConfig) -> ModelInfo:
-    """A model that cannot be inspected before it is loaded: what the recipe leaves open is as recorded."""
-    return ModelInfo(
-        name=recipe.model,
-        engine=stored.engine,
-        context=max(recipe.budget or 0, stored.budget) + PROMPT_ROOM,
-        open_tag="",
-        close_tag="",
-        interval=stored.interval,
-        budget=stored.budget,
-        max_answer_tokens=stored.asking.max_answer_tokens,
-        fingerprint=stored.fingerprint if recipe.model == stored.model else "",
-    )
+    source = run if model is None else stored
+    known = source.fingerprint if model in (None, source.model) else ""
+    return ModelInfo(model or run.model, run.engine, 0, "", "", fingerprint=known)
 
 
 def run_digest(folder: Path) -> str:

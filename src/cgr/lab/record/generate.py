@@ -23,11 +23,12 @@ from cgr.lab.store import DEFAULT, GENERATE, Key, Store
 from cgr.lab.store.config import NATURAL, Asking, ProbeSet, RunConfig
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.reason import Abstention
-from cgr.records import Decision, Ended, Question
+from cgr.records import Ended, Question
 from cgr.rules import Action, BudgetForcing, FixedBudget, KeepThinking, Rule, Seen, next_multiple
 from cgr.settings import Settings
 from cgr.solve import Model
 
+Made = tuple[RecordedTrace, tuple[int, ...], float]  # a new trace, the ids of its prompt, and the seconds that it took
 FORCING = ("budget-forcing", "cgr-forced")
 WRITTEN_TOKENS = 1024
 MAX_STRETCH = 256  # longer stretches are split, so that progress is shown
@@ -111,15 +112,6 @@ class Plan:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class GeneratedTrace:
-    """A new trace, the ids of its prompt, and the seconds that it took."""
-
-    trace: RecordedTrace
-    prompt_ids: tuple[int, ...]
-    seconds: float
-
-
 def generate(folder: Path, plan: Plan, model: Model, *, sessions: int = 1, progress: Progress | None = None) -> None:
     """Generate every trace of the plan that the run lacks. After an interruption, the same call continues."""
 
@@ -140,30 +132,27 @@ async def agenerate(
     questions = {question.id: question for question in plan.questions}
     with Store.create(folder, config) as store:
         store.add_questions(plan.questions)
-        probe_set = store.add_probe_set(_probe_set(config, engine), DEFAULT) if plan.probe else None
+        probed = (engine.prober or engine).info
+        made_here = ProbeSet("interval", config.interval, config.asking, probed.name, probed.fingerprint)
+        probe_set = store.add_probe_set(made_here, DEFAULT) if plan.probe else None
         wanted, made = plan.wanted(), set(store.made())
         missing = [key for key in wanted if key not in made]
 
-        async def make(key: Key) -> GeneratedTrace:
+        async def make(key: Key) -> Made:
             return await generate_trace(engine, config, questions[key[0]], key[1], progress.add_tokens)
 
-        def keep(key: Key, made: GeneratedTrace) -> None:
-            progress.add_probes(made.trace.probes)
-            store.add_trace(made.trace, prompt_ids=made.prompt_ids, seconds=made.seconds, probe_set=probe_set)
+        def keep(key: Key, made: Made) -> None:
+            trace, prompt_ids, seconds = made
+            progress.add_probes(trace.probes)
+            store.add_trace(trace, prompt_ids=prompt_ids, seconds=seconds, probe_set=probe_set)
 
         with progress.showing("Thinking", len(wanted), len(wanted) - len(missing)):
             await Jobs(store, GENERATE, progress, sessions).run(missing, make, keep)
 
 
-def _probe_set(config: RunConfig, engine: Engine) -> ProbeSet:
-    """The set of probes made while the traces are generated, with the model that is probed."""
-    info = (engine.prober or engine).info
-    return ProbeSet("interval", config.interval, config.asking, info.name, info.fingerprint)
-
-
 async def generate_trace(
     engine: Engine, config: RunConfig, question: Question, seed: int, on_tokens: Callable[[int], None]
-) -> GeneratedTrace:
+) -> Made:
     """One question under one seed: the thinking to its end or to the budget, and the final answer."""
     start = time.monotonic()
     spec = config.asking.spec(question.format)
@@ -176,11 +165,13 @@ async def generate_trace(
     recording = RecordingSession(session, on_tokens, logprobs=config.logprobs)
     try:
         outcome = await Driver(engine, recording, spec, full=True).run(_rule(config), config.budget, Abstention())
-        written = await _written(session, outcome.decision, config.written_tokens)
+        # the model writes its answer if it ended its thinking and not its turn
+        writes = outcome.decision.stop_cause == "end_of_thinking" and not outcome.decision.eos and config.written_tokens
+        written = await written_text(session.write(config.written_tokens)) if writes else ""
     finally:
         await session.close()
     trace = _recorded(question, seed, config.budget, outcome, recording, written)
-    return GeneratedTrace(trace, prompt, time.monotonic() - start)
+    return trace, prompt, time.monotonic() - start
 
 
 def _rule(config: RunConfig) -> Rule:
@@ -188,12 +179,6 @@ def _rule(config: RunConfig) -> Rule:
     if config.rule in FORCING:
         return AskEveryForced(interval=config.interval) if config.probe else BudgetForcing()
     return AskEvery(interval=config.interval) if config.probe else FixedBudget()
-
-
-async def _written(session: Session, decision: Decision, limit: int) -> str:
-    """The text that the model writes after its thinking, if it ended the thinking and not its turn."""
-    natural = decision.stop_cause == "end_of_thinking" and not decision.eos
-    return await written_text(session.write(limit)) if natural and limit else ""
 
 
 def _recorded(

@@ -20,13 +20,14 @@ from rich.progress import Progress as Bar
 
 from cgr.errors import CgrError, EngineError
 from cgr.lab.store import GENERATE, Key, Store, probing_stage
-from cgr.lab.store.config import in_words
+from cgr.lab.store.config import Failure, in_words
 from cgr.lab.store.schema import CONTINUES
 from cgr.records import Probe, Record
 
 T = TypeVar("T")
 Execute = Callable[[Iterable[Key], Callable[[Key], Awaitable[None]], int], Awaitable[None]]
 MAX_FAILURES = 3  # failures in a row, beyond the number of sessions, before the engine is given up
+COUNTS = ("new", "thinking_tokens", "probes", "probe_tokens", "prefilled_tokens")  # of a call
 MAX_LISTED = 5  # traces listed for one failure
 
 
@@ -36,7 +37,7 @@ class Progress:
     def __init__(self, *, quiet: bool = False, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True)
         self.visible = self.console.is_terminal and not quiet
-        self.traces = self.failed = self.tokens = self.probes = self.decoded = self.prefilled = 0
+        self.new = self.failed = self.thinking_tokens = self.probes = self.probe_tokens = self.prefilled_tokens = 0
         self.sets: list[str] = []
         self._start: float | None = None
         self._end: float | None = None
@@ -64,18 +65,18 @@ class Progress:
 
     def add_tokens(self, tokens: int) -> None:
         """Thinking tokens were generated or read again."""
-        self.tokens += tokens
+        self.thinking_tokens += tokens
         self._show()
 
     def add_probes(self, probes: Sequence[Probe]) -> None:
         """The probes of a trace were made."""
         self.probes += len(probes)
-        self.decoded += sum(probe.decoded for probe in probes)
-        self.prefilled += sum(probe.prefilled for probe in probes)
+        self.probe_tokens += sum(probe.decoded for probe in probes)
+        self.prefilled_tokens += sum(probe.prefilled for probe in probes)
 
     def trace_done(self) -> None:
         """A trace was stored."""
-        self.traces += 1
+        self.new += 1
         self._show(advance=1)
 
     def trace_failed(self) -> None:
@@ -91,7 +92,7 @@ class Progress:
     @property
     def tokens_per_second(self) -> float:
         """Thinking tokens per second."""
-        return self.tokens / self.seconds if self.seconds else 0.0
+        return self.thinking_tokens / self.seconds if self.seconds else 0.0
 
     def _show(self, advance: int = 0) -> None:
         if self._bar:
@@ -166,16 +167,6 @@ class Jobs:
 
 
 @dataclass(frozen=True, slots=True)
-class FailedTrace(Record):
-    """One trace that could not be made, and why."""
-
-    question_id: str
-    seed: int
-    message: str
-    hint: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Summary(Record):
     """The state of a run after a call, and what the call did.
 
@@ -200,7 +191,7 @@ class Summary(Record):
     probe_sets: tuple[str, ...] = ()
     made_sets: tuple[str, ...] = ()
     interrupted: bool = False
-    failures: tuple[FailedTrace, ...] = ()
+    failures: tuple[Failure, ...] = ()
 
 
 def summarise(folder: Path, wanted: Collection[Key] | None, progress: Progress, *, interrupted: bool = False) -> Summary:
@@ -212,21 +203,12 @@ def summarise(folder: Path, wanted: Collection[Key] | None, progress: Progress, 
         failures = [failure for stage in stages for failure in store.failures(stage)]
         natural, at_budget = store.endings()
         sets = tuple(store.probe_sets())
-    failed = tuple(
-        FailedTrace(one.question_id, one.seed, one.message, one.hint)
-        for one in failures
-        if (one.question_id, one.seed) in keys
-    )
+    failed = tuple(one for one in failures if (one.question_id, one.seed) in keys)
     return Summary(
         run=str(folder),
         wanted=len(keys),
         traces=len(done),
-        new=progress.traces,
         failed=len(failed),
-        thinking_tokens=progress.tokens,
-        probes=progress.probes,
-        probe_tokens=progress.decoded,
-        prefilled_tokens=progress.prefilled,
         seconds=round(progress.seconds, 3),
         tokens_per_second=round(progress.tokens_per_second, 1),
         ended_by_themselves=natural,
@@ -236,6 +218,7 @@ def summarise(folder: Path, wanted: Collection[Key] | None, progress: Progress, 
         made_sets=tuple(progress.sets),
         interrupted=interrupted,
         failures=failed,
+        **{name: getattr(progress, name) for name in COUNTS},
     )
 
 
@@ -267,7 +250,7 @@ def _cost(summary: Summary) -> str:
     return f"{summary.thinking_tokens:,} thinking tokens in {speed}.{probes}"
 
 
-def failure_lines(failures: Sequence[FailedTrace]) -> list[str]:
+def failure_lines(failures: Sequence[Failure]) -> list[str]:
     """Failures grouped by reason, each with its traces."""
     reasons: dict[tuple[str, str], list[str]] = defaultdict(list)
     for one in failures:

@@ -17,13 +17,12 @@ from cgr.drive.driver import Driver, answer_room
 from cgr.engines.base import Engine, Prompt, Sampling
 from cgr.errors import NotRecorded, UsageError
 from cgr.lab.record.jobs import Jobs, Progress
-from cgr.lab.record.packed import PackedEngine, PackingEngine
 from cgr.lab.record.retrace import RetraceEngine, same_vocabulary
 from cgr.lab.store import Key, Store, probing_stage
 from cgr.lab.store.config import ProbeRequest, ProbeSet, same_model
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.reason import Abstention
-from cgr.records import Decision
+from cgr.records import Decision, Probe
 from cgr.rules import NoThinking, Rule, Seen
 from cgr.rules.marks import Place, marks
 from cgr.solve import Model
@@ -62,9 +61,7 @@ class Prober:
         cuts = None if self.probe_set.where == "start" else await self._cuts(trace)
         rule = NoThinking() if cuts is None else AskAt(positions=cuts)
         final = trace.final if self._keeps_final(own) else None
-        engine = RetraceEngine(
-            self._packed(trace, cuts), trace, final=final, generator=self.generator, on_tokens=self.on_tokens
-        )
+        engine = RetraceEngine(self.engine, trace, self.on_tokens, cuts=cuts or (), final=final, generator=self.generator)
         spec = self.probe_set.asking.spec(trace.format)
         room = trace.thinking_tokens + await answer_room(self.engine, spec)
         session = await engine.open(await self._prompt(key, trace, own), Sampling(), room=room)
@@ -72,7 +69,10 @@ class Prober:
             outcome = await Driver(engine, session, spec, full=True).run(rule, trace.budget, Abstention())
         finally:
             await session.close()
-        return _as_probe(outcome.decision) if cuts is None else outcome.decision
+        if cuts is not None:
+            return outcome.decision
+        # an answer without thinking is a probe; the final answer of the trace stays as it was
+        return replace(outcome.decision, probes=(cast(Probe, outcome.decision.final),), final=None)
 
     async def _prompt(self, key: Key, trace: RecordedTrace, own: bool) -> Prompt:
         """The recorded ids if the probed model is the run's own; a paired engine and other models need the text."""
@@ -83,12 +83,6 @@ class Prober:
         """Whether the recorded final answer stays: it is the generator's, and with the same options it would be equal."""
         options = replace(self.probe_set.asking, aggregate=self.store.config.asking.aggregate)
         return not own or options.reads == "entropy" or options == self.store.config.asking
-
-    def _packed(self, trace: RecordedTrace, cuts: Sequence[int] | None) -> Engine:
-        """The engine; if it can probe all cuts in one pass and reads the trace's own tokens, one that does so."""
-        if not self.engine.capabilities.packed or self.generator is not None or cuts is None:
-            return self.engine
-        return PackedEngine(cast(PackingEngine, self.engine), trace.ids, cuts)
 
     async def _cuts(self, trace: RecordedTrace) -> tuple[int, ...]:
         """The positions to probe, up to the end of the trace and below the budget."""
@@ -115,12 +109,6 @@ def interval_cuts(trace: RecordedTrace, interval: int) -> tuple[int, ...]:
         inside = cuts & set(range(at + 1, at + count))
         cuts = cuts - inside | ({at + count} if inside else set())
     return tuple(sorted(cuts - {0}))
-
-
-def _as_probe(decision: Decision) -> Decision:
-    """An answer without thinking is a probe; the final answer of the trace stays as it was."""
-    assert decision.final is not None
-    return replace(decision, probes=(decision.final,), final=None)
 
 
 def probe_each(

@@ -18,22 +18,18 @@ from cgr import __version__
 from cgr.errors import CgrError, NotRecorded, UnknownName
 from cgr.lab.store import codec, schema
 from cgr.lab.store.codec import storable
-from cgr.lab.store.config import (
-    DEFAULT,
-    Failure,
-    OtherConfiguration,
-    ProbeSet,
-    RunConfig,
-    differences,
-    probing_stage,
-    refuse_differences,
-)
+from cgr.lab.store.config import DEFAULT, Failure, OtherConfiguration, ProbeSet, RunConfig, differences, refuse_differences
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.lab.store.schema import FILE, NotARun, StoreError, translate_errors
 from cgr.records import Probe, Question
 
 GENERATE = "generate"
 Key = tuple[str, int]
+
+
+def probing_stage(probe_set: str) -> str:
+    """The stage under which failures of a probe set are stored."""
+    return f"probe {probe_set}"
 
 
 class Store:
@@ -76,7 +72,7 @@ class Store:
                 undo.callback(lock.close)
             db = schema.connect(folder / FILE, create=config is not None, write=write)
             undo.callback(db.close)
-            if config is not None and schema.is_empty(db):
+            if config is not None:
                 schema.write_schema(db, config.to_json(), __version__)
             version = schema.check_schema(db, folder / FILE, write=write)
             store = cls(folder, db, lock, version)
@@ -117,8 +113,7 @@ class Store:
 
     def probe_sets(self) -> dict[str, ProbeSet]:
         """The probe sets by name, the oldest first."""
-        found = self._all("SELECT name, spec FROM probe_sets ORDER BY id")
-        return {name: ProbeSet.from_json(spec) for name, spec in found}
+        return {name: ProbeSet.from_json(spec) for name, spec in self._all("SELECT name, spec FROM probe_sets ORDER BY id")}
 
     def probed(self, probe_set: str) -> frozenset[Key]:
         """The question and seed of every trace that has probes in this set."""
@@ -131,8 +126,7 @@ class Store:
 
     def failures(self, stage: str | None = None) -> tuple[Failure, ...]:
         """The failures of one stage, or of all."""
-        found = self._all(codec.FAILURES, stage, stage)
-        return tuple(Failure(*row) for row in found)
+        return tuple(Failure(*row) for row in self._all(codec.FAILURES, stage, stage))
 
     def recorded(self, probe_set: str | None = DEFAULT, *, whole: bool = False) -> Iterator[RecordedTrace]:
         """Every trace that has probes in this set (None: every trace, without probes), by question, then seed.
@@ -169,12 +163,7 @@ class Store:
                     )
 
     def add_trace(
-        self,
-        trace: RecordedTrace,
-        *,
-        prompt_ids: Sequence[int] = (),
-        seconds: float = 0.0,
-        probe_set: str | None = None,
+        self, trace: RecordedTrace, *, prompt_ids: Sequence[int] = (), seconds: float = 0.0, probe_set: str | None = None
     ) -> None:
         """Add a trace and, if it was probed while it was generated, its probes, in one transaction."""
         row = codec.trace_row(self._question_number(trace.question_id), trace, prompt_ids, seconds)

@@ -26,7 +26,7 @@ IN_SET = (
     "SELECT t.id, p.id FROM probings p JOIN traces t ON t.id = p.trace WHERE p.probe_set = ? ORDER BY t.question, t.seed"
 )
 FAILURES = (
-    "SELECT q.id, f.seed, f.stage, f.message, f.hint FROM failures f JOIN questions q ON q.number = f.question "
+    "SELECT q.id, f.seed, f.message, f.hint FROM failures f JOIN questions q ON q.number = f.question "
     "WHERE ? IS NULL OR f.stage = ? ORDER BY f.stage, q.number, f.seed"
 )
 INSERT_PROBE = "INSERT INTO probes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -53,22 +53,10 @@ def select_probes(whole: bool) -> str:
 
 def trace_row(question: int, trace: RecordedTrace, prompt_ids: Sequence[int], seconds: float) -> tuple[Any, ...]:
     """The values for `INSERT_TRACE`."""
-    return (
-        question,
-        trace.seed,
-        trace.thinking_tokens,
-        trace.ended,
-        trace.eos,
-        seconds,
-        final_text(trace.final),
-        storable(trace.written),
-        storable(trace.text),
-        pack("I", prompt_ids),
-        pack("I", trace.ids),
-        pack("f", trace.logprobs),
-        pack("f", trace.tops),
-        json.dumps(trace.forced),
-    )
+    start = (question, trace.seed, trace.thinking_tokens, trace.ended, trace.eos, seconds)
+    texts = (final_text(trace.final), storable(trace.written), storable(trace.text))
+    blobs = (pack("I", prompt_ids), pack("I", trace.ids), pack("f", trace.logprobs), pack("f", trace.tops))
+    return (*start, *texts, *blobs, json.dumps(trace.forced))
 
 
 def trace_of(row: Sequence[Any], budget: int, probes: tuple[Probe, ...], final: str | None, whole: bool) -> RecordedTrace:
@@ -83,23 +71,11 @@ def trace_of(row: Sequence[Any], budget: int, probes: tuple[Probe, ...], final: 
 
 def probe_row(probing: int, probe: Probe) -> tuple[Any, ...]:
     """The values for `INSERT_PROBE`, in the order of the table."""
-    return (
-        probing,
-        probe.at,
-        storable(probe.answer),
-        probe.certainty,
-        probe.closed,
-        probe.bound,
-        json.dumps(probe.probabilities),
-        storable(probe.suffix),
-        json.dumps(probe.suffix_ids),
-        probe.entropy,
-        probe.prefilled,
-        probe.cached,
-        probe.decoded,
-        probe.seconds,
-        storable(json.dumps(_token_lists(probe.tokens), ensure_ascii=False)),
-    )
+    answered = (probe.at, storable(probe.answer), probe.certainty, probe.closed, probe.bound)
+    suffix = (storable(probe.suffix), json.dumps(probe.suffix_ids))
+    costs = (probe.entropy, probe.prefilled, probe.cached, probe.decoded, probe.seconds)
+    tokens = storable(json.dumps(_token_lists(probe.tokens), ensure_ascii=False))
+    return (probing, *answered, json.dumps(probe.probabilities), *suffix, *costs, tokens)
 
 
 def probe_of(row: Sequence[Any]) -> Probe:

@@ -1,10 +1,10 @@
-"""The configuration of a run and of its probe sets. It is compared before anything is added to a run."""
+"""The configuration of a run and of its probe sets, compared before anything is added; and which sets a rule needs."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Literal
 
 from cgr.certainty import DEFAULT as AGGREGATE
@@ -13,10 +13,12 @@ from cgr.engines.base import ModelInfo
 from cgr.errors import UnknownName, UsageError
 from cgr.probing import INTEGER_TOKENS, MAX_TOKENS, PREFIX, READS, CloseThink, ProbeSpec, Reads
 from cgr.records import AnswerFormat, Record
+from cgr.rules import Rule, Seen, known_rules, make_rule
 from cgr.rules.base import check_at_least_one
 from cgr.settings import INSTRUCTION, Settings
 
 DEFAULT = "default"  # the probe set that reports read unless another is named
+ALL = "all"  # every rule
 IMPORTED = "imported"
 NATURAL = "fixed-budget"  # the rule of a run whose thinking was not forced to continue
 Where = Literal["interval", "wait", "paragraph", "start", "anywhere"]
@@ -96,18 +98,14 @@ class ProbeSet(Record):
     model: str = IMPORTED
     fingerprint: str = ""
 
-    @property
-    def nickname(self) -> str:
-        """A short name: the positions, and what is read if that is not the answer."""
-        place = f"every-{self.interval}" if self.where == "interval" else self.where
-        return place if self.asking.reads == "answer" else f"{place}-{self.asking.reads}"
-
     def new_name(self, taken: Collection[str]) -> str:
-        """`default` for the first set of a run if it holds answers at an interval; otherwise the nickname, with a number if
-        that is taken."""
+        """`default` for the first set of a run if it holds answers at an interval; otherwise its positions and, if that is
+        not the answer, what is read; with a number if that name is taken."""
         if not taken and self.where in ("interval", "anywhere") and self.asking.reads == "answer":
             return DEFAULT
-        names = itertools.chain([self.nickname], (f"{self.nickname}-{number}" for number in itertools.count(2)))
+        place = f"every-{self.interval}" if self.where == "interval" else self.where
+        short = place if self.asking.reads == "answer" else f"{place}-{self.asking.reads}"
+        names = itertools.chain([short], (f"{short}-{number}" for number in itertools.count(2)))
         return next(name for name in names if name not in taken)
 
 
@@ -138,19 +136,12 @@ class ProbeRequest:
     @classmethod
     def matching(cls, probe_set: ProbeSet) -> ProbeRequest:
         """The request that makes this probe set."""
-        asking = probe_set.asking
-        options = (asking.prefix, asking.close_think, asking.max_answer_tokens, asking.aggregate)
-        return cls(probe_set.where, probe_set.interval or None, *options, reads=asking.reads)
+        return cls(probe_set.where, probe_set.interval or None, **probe_set.asking.to_dict())
 
     def asking(self, default: Asking) -> Asking:
         """The options of these probes; what the request leaves open is taken from `default`."""
-        return Asking(
-            default.prefix if self.prefix is None else self.prefix,
-            self.close_think or default.close_think,
-            self.max_answer_tokens or default.max_answer_tokens,
-            self.aggregate or default.aggregate,
-            self.reads,
-        )
+        chosen = {one.name: getattr(self, one.name) for one in fields(Asking)}
+        return replace(default, **{name: value for name, value in chosen.items() if value is not None})
 
     def probe_set(self, config: RunConfig, info: ModelInfo) -> ProbeSet:
         """The probe set that this request makes in a run, probed with this model."""
@@ -161,49 +152,36 @@ class ProbeRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """A trace that could not be made or probed. The next call tries it again."""
+class Failure(Record):
+    """A trace that could not be made or probed, and why. The next call tries it again."""
 
     question_id: str
     seed: int
-    stage: str
     message: str
     hint: str = ""
-
-
-def probing_stage(probe_set: str) -> str:
-    """The stage under which failures of a probe set are stored."""
-    return f"probe {probe_set}"
 
 
 def same_model(a: RunConfig | ProbeSet | ModelInfo, b: RunConfig | ProbeSet | ModelInfo) -> bool:
     """Whether both have the same weights; if either fingerprint is unknown, whether they have the same name."""
     if a.fingerprint and b.fingerprint:
         return a.fingerprint == b.fingerprint
-    return _name(a) == _name(b)
-
-
-def _name(model: RunConfig | ProbeSet | ModelInfo) -> str:
-    return model.name if isinstance(model, ModelInfo) else model.model
+    name_a, name_b = (one.name if isinstance(one, ModelInfo) else one.model for one in (a, b))
+    return name_a == name_b
 
 
 def differences(stored: RunConfig | ProbeSet, wanted: RunConfig | ProbeSet) -> list[str]:
     """A phrase for each difference between the stored configuration and this one."""
-    found = [] if same_model(stored, wanted) else [_model_difference(stored, wanted)]
-    pairs = [*_values(stored, wanted), *_values(stored.asking, wanted.asking)]
-    return found + [f"{name.replace('_', ' ')} is {a!r} there and {b!r} here" for name, a, b in pairs if a != b]
+    there, here = ({**one.to_dict(), **one.asking.to_dict()} for one in (stored, wanted))
+    names = [name for name in there if there[name] != here[name] and name not in ("model", "fingerprint", "asking")]
+    if not same_model(stored, wanted):
+        names = ["model", *names]
+    return [_difference(name, there[name], here[name]) for name in names]
 
 
-def _values(stored: Record, wanted: Record) -> list[tuple[str, object, object]]:
-    separate = {"model", "fingerprint", "asking"}
-    names = [field.name for field in fields(stored) if field.name not in separate]  # type: ignore[arg-type]
-    return [(name, getattr(stored, name), getattr(wanted, name)) for name in names]
-
-
-def _model_difference(stored: RunConfig | ProbeSet, wanted: RunConfig | ProbeSet) -> str:
-    if stored.model == wanted.model:
-        return f"the weights of {wanted.model!r} have changed"
-    return f"model is {stored.model!r} there and {wanted.model!r} here"
+def _difference(name: str, there: object, here: object) -> str:
+    if there == here:  # a model with the same name
+        return f"the weights of {here!r} have changed"
+    return f"{name.replace('_', ' ')} is {there!r} there and {here!r} here"
 
 
 def refuse_differences(what: str, stored: RunConfig | ProbeSet, wanted: RunConfig | ProbeSet, hint: str) -> None:
@@ -216,3 +194,66 @@ def refuse_differences(what: str, stored: RunConfig | ProbeSet, wanted: RunConfi
 def in_words(parts: Sequence[str]) -> str:
     """`a`, `a and b`, or `a, b and c`."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def requests_of(rule: Rule) -> tuple[ProbeRequest, ...]:
+    """The probe sets that a rule reads: its own and, if that holds no answers, one with answers at the same positions."""
+    if not rule.thinks:
+        return (ProbeRequest("start", close_think="always"),)
+    first = rule.next_probe(Seen(0))
+    if first is None:
+        return ()
+    asks, where = rule.probe_style, rule.place or "interval"
+    interval = getattr(rule, "interval", first) if rule.place is None else None
+    own = ProbeRequest(where, interval, **asdict(asks) | {"reads": asks.reads or "answer"})
+    return (own,) if rule.answers else (own, ProbeRequest(where, interval, close_think="always"))
+
+
+def requests_for(
+    names: Iterable[str], config: RunConfig, stored: Iterable[ProbeSet] = (), interval: int | None = None
+) -> list[ProbeRequest]:
+    """The requests for every probe set that these rules (or `all`) read, each once.
+
+    A suitable set of the run (`stored`) is continued in place of a new one. Rules without probes are skipped, and so are
+    rules that need another run (forced, or with log-probabilities of the thinking). `interval`: for rules that leave it
+    open; by default that of the run.
+    """
+    known, sets = known_rules(), [*stored]
+    chosen = [one for name in names for one in (known if name == ALL else [name])]
+    found: dict[ProbeRequest, None] = {}
+    for name in chosen:
+        if name not in known:
+            raise UnknownName.among("rule", name, [*known, ALL])
+        rule = rule_at_interval(name, interval or config.interval)
+        for request in () if rule.forces else requests_of(rule):
+            suitable = next((one for one in sets if satisfies(one, request, config)), None)
+            if suitable is None:
+                suitable = ProbeSet(request.where, request.interval or 0, request.asking(config.asking))
+                sets.append(suitable)
+            found[ProbeRequest.matching(suitable)] = None
+    return [*found]
+
+
+def rule_at_interval(name: str, interval: int) -> Rule:
+    """A rule by name, with this interval if it has one."""
+    known = known_rules()[name].parameters()
+    return make_rule(name, **({"interval": interval} if "interval" in known and interval >= 1 else {}))
+
+
+def satisfies(stored: ProbeSet, request: ProbeRequest, config: RunConfig) -> bool:
+    """Whether a set holds the requested probes: the same options, at all of the positions.
+
+    The aggregate does not matter: it is recomputed from the probabilities.
+    """
+    if _decoding_options(stored.asking) != _decoding_options(request.asking(config.asking)):
+        return False
+    if stored.where == "anywhere":
+        return request.where == "interval"
+    if request.where != "interval" or stored.where != "interval":
+        return stored.where == request.where
+    return stored.interval > 0 and (request.interval or config.interval) % stored.interval == 0
+
+
+def _decoding_options(asking: Asking) -> tuple[object, ...]:
+    """The options that change what a probe decodes."""
+    return asking.prefix, asking.max_answer_tokens, asking.reads, asking.close_think == "always"

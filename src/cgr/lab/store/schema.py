@@ -12,7 +12,6 @@ from urllib.parse import quote
 from cgr.errors import CgrError, UsageError
 
 FILE = "run.sqlite"
-FORCED = "forced"
 LOCK = "run.lock"
 FORCED = "forced"
 BUSY_TIMEOUT = 5.0  # seconds to wait for the transaction of another process
@@ -115,34 +114,34 @@ def make_folder(folder: Path) -> None:
 def lock_writer(folder: Path) -> sqlite3.Connection:
     """The writer's lock of a run, held while the connection is open. The system releases it when the process ends."""
     with translate_errors(folder):
-        lock = sqlite3.connect(folder / LOCK, timeout=0, isolation_level=None)
-        try:
-            lock.execute("BEGIN EXCLUSIVE")
-        except sqlite3.Error:
-            lock.close()
-            raise
-    return lock
+        return _prepared(sqlite3.connect(folder / LOCK, timeout=0, isolation_level=None), "BEGIN EXCLUSIVE")
 
 
 def connect(file: Path, *, create: bool = False, write: bool = False) -> sqlite3.Connection:
     """A connection in autocommit mode: each statement is a transaction unless one is begun."""
+    uri = f"file:{quote(str(file.resolve()))}?mode={'rwc' if create else 'rw'}"
+    writing = ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=NORMAL") if write else ()
     with translate_errors(file):
-        mode = "rwc" if create else "rw"
-        uri = f"file:{quote(str(file.resolve()))}?mode={mode}"
         connection = sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT, isolation_level=None)
-        try:
-            if write:
-                connection.execute("PRAGMA journal_mode=WAL")
-                connection.execute("PRAGMA synchronous=NORMAL")
-            connection.execute("PRAGMA foreign_keys=ON")
-        except sqlite3.Error:
-            connection.close()
-            raise
+        return _prepared(connection, *writing, "PRAGMA foreign_keys=ON")
+
+
+def _prepared(connection: sqlite3.Connection, *statements: str) -> sqlite3.Connection:
+    """The connection after these statements; it is closed if one fails."""
+    try:
+        for statement in statements:
+            connection.execute(statement)
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
 
 
 def write_schema(db: sqlite3.Connection, config: str, version: str) -> None:
-    """Create every table in one transaction: a file has all of them or none."""
+    """Create every table in one transaction: a file has all of them, or none if the process was killed here. A file that
+    has them is left as it is."""
+    if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        return
     db.execute("BEGIN IMMEDIATE")
     for table in TABLES:
         db.execute(table)
@@ -150,11 +149,6 @@ def write_schema(db: sqlite3.Connection, config: str, version: str) -> None:
     db.execute(f"PRAGMA user_version={VERSION}")
     db.execute("INSERT INTO run VALUES (?, ?, ?)", (config, version, datetime.now(UTC).isoformat(timespec="seconds")))
     db.execute("COMMIT")
-
-
-def is_empty(db: sqlite3.Connection) -> bool:
-    """Whether the file has no tables: the process was killed while it created the run."""
-    return not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
 
 
 def check_schema(db: sqlite3.Connection, file: Path, *, write: bool = False) -> int:

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from cgr import Decided, Decision, Probe, Probed, Thinking
-from cgr.cli.shared.live import BARS, CHART_WIDTH, LiveDisplay, certainty_chart
+from cgr.cli.solve import BARS, CHART_WIDTH, LiveDisplay, certainty_chart
 from cgr.engines.base import ModelInfo
 from cgr.settings import Settings
 
