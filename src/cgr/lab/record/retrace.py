@@ -7,13 +7,14 @@ they look like separate probes.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from typing import Protocol, cast
 
 from cgr.engines.base import (
     Answered,
     Done,
     Engine,
+    Ids,
     OnText,
     Prompt,
     Sampling,
@@ -26,8 +27,6 @@ from cgr.engines.forwarding import ForwardingEngine, ForwardingSession
 from cgr.errors import EngineError, NotRecorded
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.records import Conversation, Probe
-
-Ids = Sequence[int]
 
 
 class PackingEngine(Engine, Protocol):
