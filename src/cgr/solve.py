@@ -194,6 +194,7 @@ class Model:
 
     def __enter__(self) -> Self:
         self.connect()
+        self._ready()  # now, so that a Ctrl-C during `solve` never meets an event loop that is half made
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
