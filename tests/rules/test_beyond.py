@@ -9,8 +9,8 @@ from cgr.lab.decide.replay import replay
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.records import Probe
 from cgr.rules import Adaptive, GiveUpEarly, LoopBreaker, Rule, Smoothed, SureTwice, make_rule
+from cgr.rules.beyond_paper import loops
 from cgr.rules.calibrated import History, history
-from cgr.rules.loop_breaker import loops
 from tests.rules.beyond import UNCLOSED, Row, gist, live, recorded
 
 LOW, NEAR, SURE, OTHER = ("3", 0.2), ("7", 0.85), ("7", 0.96), ("8", 0.96)

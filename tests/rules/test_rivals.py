@@ -32,7 +32,7 @@ from cgr.rules import (
     read_parameters,
 )
 from cgr.rules import rule as register
-from cgr.rules.level_rule import exponential_means
+from cgr.rules.other_papers import exponential_means
 from tests.support import tokens_of
 
 

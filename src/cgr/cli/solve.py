@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -75,10 +74,10 @@ def command(
     return 0
 
 
-def _rule_and_parameters(name: str, given: Iterable[str]) -> tuple[str, dict[str, Any]]:
+def _rule_and_parameters(name: str, given: tuple[str, ...]) -> tuple[str, dict[str, Any]]:
     """The name of the rule and its parameters: those of --set, after those of the file if `name` is a rule file."""
     if not name.endswith(".json"):
-        return name, read_parameters(name, given)
+        return name, read_parameters(name, given) if given else {}
     from cgr.rules import files as rule_files
 
     rule, fitted = rule_files.named(name)

@@ -11,7 +11,7 @@ from itertools import pairwise
 from cgr.engines.base import Engine, Sampling, Session
 from cgr.probing import ProbeSpec
 from cgr.records import Probe
-from cgr.rules.base import WAIT
+from cgr.rules.actions import WAIT
 
 
 @dataclass(frozen=True, slots=True)

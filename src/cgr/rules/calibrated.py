@@ -7,7 +7,8 @@ from typing import Any, ClassVar, Self
 
 from cgr.errors import UsageError
 from cgr.records import Probe
-from cgr.rules.base import CERTAINTY, COUNT, GIVE_UP, GO_ON, INTERVAL, STOP, Action, Limits, Rule, Seen, parameter, rule
+from cgr.rules.actions import GIVE_UP, GO_ON, STOP, Action
+from cgr.rules.base import CERTAINTY, COUNT, INTERVAL, Limits, Rule, Seen, parameter, rule
 from cgr.rules.level_rule import is_dry
 from cgr.rules.same_answer import same_answer
 

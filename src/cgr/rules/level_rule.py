@@ -12,24 +12,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 from cgr.records import Probe
-from cgr.rules.base import GIVE_UP, GO_ON, STOP, Action, Rule, Seen, next_multiple
-from cgr.rules.same_answer import same_answer
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ArrayDecisions:
-    """What a rule decides on all traces of a run, as arrays.
-
-    Flags of shape (traces, probes): `made`, the probes that the rule makes; `stops` and `gives_up`, the probes after which
-    it stops or gives up. `interval`: the rule probes at every multiple of it; None: wherever there is a probe.
-    `given_up_at`: for each trace, where a rule without probes gives up; -1: nowhere.
-    """
-
-    made: Any = None
-    stops: Any = None
-    gives_up: Any = None
-    interval: int | None = None
-    given_up_at: Any = None
+from cgr.rules.actions import GIVE_UP, GO_ON, STOP, Action, ArrayDecisions
+from cgr.rules.base import Rule, Seen, next_multiple
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,28 +88,6 @@ def is_dry(probe: Probe, floor: float) -> bool:
     """Whether the probe has no answer of at least this certainty. Rules that use nothing else about a dry probe decide the
     same if its decoding stopped early at the floor."""
     return not probe.closed or probe.certainty < floor
-
-
-def agreements(probes: Sequence[Probe], counts: Sequence[bool] = ()) -> list[float]:
-    """After each probe: how many in a row, up to this one, gave the same valid answer. `counts`: False where a probe does
-    not count."""
-    lengths: list[float] = []
-    for number, probe in enumerate(probes):
-        if not probe.valid or (counts and not counts[number]):
-            lengths.append(0)
-        elif number and lengths[-1] and same_answer(probes[number - 1].answer, probe.answer):
-            lengths.append(lengths[-1] + 1)
-        else:
-            lengths.append(1)
-    return lengths
-
-
-def exponential_means(values: Sequence[float], weight: float) -> list[float]:
-    """The exponential mean after each value. A new value has this weight; the first mean is the first value."""
-    means: list[float] = []
-    for value in values:
-        means.append(weight * value + (1 - weight) * means[-1] if means else value)
-    return means
 
 
 Levelled = LevelRule  # the former name, for rules written against it

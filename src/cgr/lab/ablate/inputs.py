@@ -17,7 +17,7 @@ from cgr.lab.store import Key, Store
 from cgr.lab.store.config import ProbeSet, same_model
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.rules.base import THRESHOLD, check_threshold
-from cgr.rules.cgr import Cgr
+from cgr.rules.paper import Cgr
 
 
 @dataclass(frozen=True, eq=False)

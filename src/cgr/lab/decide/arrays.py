@@ -20,7 +20,7 @@ from cgr.lab.types import Bools, Floats, Ints
 from cgr.probing import ProbeSpec
 from cgr.records import Probe
 from cgr.rules import LevelRule, Rule
-from cgr.rules.level_rule import ArrayDecisions
+from cgr.rules.actions import ArrayDecisions
 
 T = TypeVar("T")
 ReadWhole = Callable[[bool], Sequence[RecordedTrace]]
