@@ -8,13 +8,11 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
-import numpy as np
-
 from cgr.drive.driver import Driver
 from cgr.engines.replay import ReplayEngine, ReplaySession
 from cgr.errors import CgrError, NotRecorded
 from cgr.lab.decide.arrays import Decisions, ProbeArrays, decide_arrays, first_sure, readable
-from cgr.lab.decide.columns import Checker, Columns
+from cgr.lab.decide.columns import Checker, Columns, as_arrays
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.probing import ProbeSpec
 from cgr.reason import Abstention
@@ -23,7 +21,6 @@ from cgr.rules import WAIT, Rule, make_rule
 
 T = TypeVar("T")
 Decide = Callable[[float], Decisions]
-KINDS = (np.int64, np.bool_, np.float64, np.bool_, np.bool_, np.int64, np.int64, np.bool_)  # of the fields of Decisions
 
 
 def decide(rule: Rule, columns: Columns, traces: Sequence[RecordedTrace] = (), spec: ProbeSpec = ProbeSpec()) -> Decisions:
@@ -78,8 +75,7 @@ def replayed(
         paid = (*made.probes, made.final) if sure and made.final else made.probes
         decoded, suffix = sum(probe.decoded for probe in paid), sum(len(probe.suffix_ids) for probe in paid)
         rows.append((made.thinking_tokens, sure, made.certainty, made.closed, right, decoded, suffix, gave_up))
-    columns = zip(zip(*rows, strict=True), KINDS, strict=True)
-    return Decisions(*(np.array(values, dtype=kind) for values, kind in columns))
+    return Decisions(*as_arrays(Decisions, rows))
 
 
 def replay(

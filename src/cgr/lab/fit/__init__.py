@@ -15,7 +15,7 @@ import numpy as np
 
 from cgr.errors import NotRecorded, UsageError
 from cgr.lab.decide.arrays import Decisions
-from cgr.lab.decide.columns import Columns
+from cgr.lab.decide.columns import Columns, counted_probes
 from cgr.lab.decide.run import Run
 from cgr.lab.fit import regression
 from cgr.lab.score import accuracy as scores
@@ -178,8 +178,8 @@ def _graded(run: Run) -> Iterator[GradedTrace]:
     columns = run.columns()
     for row, trace in enumerate(run.traces()):
         if columns.graded[row]:
-            kept = sorted((probe for probe in trace.probes if 0 < probe.at < trace.budget), key=lambda probe: probe.at)
-            yield GradedTrace(kept, columns.right[row].tolist(), bool(columns.final_right[row]), int(columns.natural[row]))
+            final_right, tokens = bool(columns.final_right[row]), int(columns.natural[row])
+            yield GradedTrace(counted_probes(trace), columns.right[row].tolist(), final_right, tokens)
 
 
 def _too_few_golds() -> UsageError:
