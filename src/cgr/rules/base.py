@@ -169,7 +169,7 @@ class Rule:
 
     def decide_all(self, recorded: Any) -> Any:
         """What this rule decides on all traces of a recording (`cgr.lab.decide.arrays.ProbeArrays`) at once, as
-        `cgr.rules.level_rule.ArrayDecisions`. None: it never intervenes."""
+        `ArrayDecisions`. None: it never intervenes."""
         return None
 
     def candidates(self, budget: int) -> Iterable[Self]:

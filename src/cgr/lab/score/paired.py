@@ -28,8 +28,7 @@ LEAST = 2  # questions; there is no interval for one
 
 @dataclass(frozen=True, slots=True)
 class Score(Record):
-    """One setting. Tokens are means over traces. Shares are of the baseline's thinking tokens; net subtracts the tokens
-    that probes decoded."""
+    """One setting. Tokens are means over traces. Shares are of the baseline's thinking; net subtracts probe tokens."""
 
     accuracy: float
     ci95_accuracy: Interval
@@ -125,14 +124,11 @@ def by_question(columns: Columns, decided: Sequence[Decisions]) -> Totals:
     """(settings, questions): the sums of each question with a known answer."""
     here = scores.graded_questions(columns)
 
-    def summed(values: NDArray[Any]) -> Floats:
-        return scores.by_question(columns, values * columns.graded)[here]
-
     def each(values: Sequence[NDArray[Any]]) -> Floats:
-        return np.stack([summed(one) for one in values])
+        return np.stack([scores.by_question(columns, one * columns.graded)[here] for one in values])
 
     return Totals(
-        traces=summed(columns.graded)[None],
+        traces=each([columns.graded]),
         right=each([one.right & ~one.gave_up for one in decided]),
         wrong=each([~one.right & ~one.gave_up for one in decided]),
         thinking=each([one.at for one in decided]),
@@ -183,8 +179,7 @@ class Paired:
         return self.all[1:]
 
     def behind(self, best: int) -> tuple[Interval, ...]:
-        """For each setting, the interval of the net saving of setting `best` minus its own. Counted without the
-        baseline."""
+        """For each setting but the baseline, the interval of the net saving of setting `best` minus its own."""
         net = self.draws.net[1:]
         return tuple(intervals(net[best] - net))
 
