@@ -64,8 +64,7 @@ class Limits:
 
 
 def parameter(default: Any, limits: Limits | None = None, *, style: str = "") -> Any:
-    """A field of a rule whose value is checked when the rule is made; None is not checked. `style`: the value is this field
-    of the rule's probe style."""
+    """A field of a rule whose value is checked, unless it is None. `style`: the value is this field of the probe style."""
     return field(default=default, metadata={"limits": limits, "style": style})
 
 
@@ -168,8 +167,7 @@ class Rule:
         return methods and values and not self.bans_end and self.needs <= {"logprobs", *author.needs}
 
     def decide_all(self, recorded: Any) -> Any:
-        """What this rule decides on all traces of a recording (`cgr.lab.decide.arrays.ProbeArrays`) at once, as
-        `ArrayDecisions`. None: it never intervenes."""
+        """The `ArrayDecisions` on all traces (`cgr.lab.decide.arrays.ProbeArrays`) at once. None: it never intervenes."""
         return None
 
     def candidates(self, budget: int) -> Iterable[Self]:
@@ -182,8 +180,7 @@ class Rule:
         return False
 
     def learn(self, traces: Sequence[Any], budget: int, regression: Any) -> Self:
-        """This rule with weights from these traces (`cgr.rules.calibrated.GradedTrace`). `regression`: the functions of
-        `cgr.lab.fit.regression`."""
+        """This rule with weights from these traces (`GradedTrace`). `regression`: the module `cgr.lab.fit.regression`."""
         return self
 
     @classmethod

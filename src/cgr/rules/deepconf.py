@@ -62,8 +62,7 @@ class DeepConf(Rule):
         import numpy as np
 
         lowest = self._lowest(recorded)
-        ends = [lowest[row][-1] for row in recorded.first_traces if len(lowest[row])]
-        known = [end for end in ends if math.isfinite(end)]
+        known = [end for row in recorded.first_traces for end in lowest[row][-1:] if math.isfinite(end)]
         return float(np.percentile(known, self.percentile)) if known else -math.inf
 
     def _lowest(self, recorded: Any) -> list[Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from cgr.records import Probe
@@ -80,8 +80,7 @@ class LevelRule(Rule):
 
     def without_main(self) -> Self:
         """This rule with its main parameter at the default. Rules that are equal then have the same levels."""
-        defaults: dict[str, Any] = {one.name: one.default for one in fields(self) if one.name == self.main}
-        return replace(self, **defaults)
+        return self if self.main is None else replace(self, **{self.main: self.parameters()[self.main]})
 
 
 def is_dry(probe: Probe, floor: float) -> bool:

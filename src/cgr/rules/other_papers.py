@@ -197,8 +197,7 @@ def _entropy(probe: Probe) -> float:
 
 
 def agreements(probes: Sequence[Probe], counts: Sequence[bool] = ()) -> list[float]:
-    """After each probe: how many in a row, up to this one, gave the same valid answer. `counts`: False where a probe does
-    not count."""
+    """After each probe: how many in a row gave the same valid answer. `counts`: False where a probe does not count."""
     lengths: list[float] = []
     for number, probe in enumerate(probes):
         if not probe.valid or (counts and not counts[number]):

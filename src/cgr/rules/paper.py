@@ -72,8 +72,7 @@ class BudgetForcing(Rule):
 class CgrForced(Cgr):
     """As cgr, but thinking may not end until a probe is certain or the budget is spent.
 
-    The paper's Algorithm 3: at the end tag a probe is made. If it is certain, thinking stops; if not, "Wait" replaces the
-    tag.
+    The paper's Algorithm 3: at the end tag a probe is made. If it is certain, thinking stops; else "Wait" replaces the tag.
     """
 
     forcing: Literal["replace", "ban"] = parameter("replace", FORCINGS)

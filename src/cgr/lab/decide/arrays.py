@@ -180,8 +180,7 @@ def first_true(flags: Bools) -> Ints:
 
 
 def at_budget(columns: Columns, budget: int) -> Decisions:
-    """The baseline under a smaller budget: answered by the probe at its end, or by the final answer if thinking ended
-    before."""
+    """The baseline under a smaller budget: answered by the probe there, or by the final answer if thinking ended before."""
     if budget >= columns.limit:
         return at_end(columns)
     probe = columns.on_grid(np.array([budget], dtype=np.int64))[:, 0]

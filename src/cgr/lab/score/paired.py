@@ -149,11 +149,9 @@ class Paired:
     traces: Bools | None = None
 
     @classmethod
-    def of(
-        cls, questions: Totals, draws: int = DRAWS, decided: Sequence[Decisions] = (), traces: Bools | None = None
-    ) -> Paired:
+    def of(cls, sums: Totals, draws: int = DRAWS, decided: Sequence[Decisions] = (), traces: Bools | None = None) -> Paired:
         """The settings of a (settings, questions) total. `traces`: those of these questions, a flag for each."""
-        return cls(questions.summed(), questions.resampled(draws), tuple(decided), traces)
+        return cls(sums.summed(), sums.resampled(draws), tuple(decided), traces)
 
     def only(self, settings: Sequence[int]) -> Paired:
         """The baseline and these settings."""
