@@ -124,7 +124,7 @@ def rows(parts: Parts, interval: int, rare: int) -> Iterator[Row]:
     yield scored("loop-breaker", LoopBreaker(interval=interval), parts)
     yield scored("calibrated, each interval", Calibrated(interval=interval, rare=1), parts)
     yield scored("calibrated", Calibrated(interval=interval, rare=rare), parts)
-    yield scored("calibrated, price not fitted", Calibrated(interval=interval, rare=rare), parts, fitting.learned)
+    yield scored("calibrated, price not fitted", Calibrated(interval=interval, rare=rare), parts, fitting.learn)
 
 
 def line(row: Row, plain: Row) -> str:

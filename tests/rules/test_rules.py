@@ -13,6 +13,7 @@ from cgr.records import Probe
 from cgr.rules import (
     GO_ON,
     STOP,
+    Action,
     BudgetForcing,
     Cgr,
     CgrForced,
@@ -90,7 +91,7 @@ async def test_a_rule_of_a_users_own() -> None:
         def next_probe(self, seen: Seen) -> int | None:
             return next_multiple(seen.at, self.interval)
 
-        def on_probe(self, seen: Seen) -> base.Action:
+        def on_probe(self, seen: Seen) -> Action:
             same = len(seen.probes) > 1 and seen.probes[-2].answer == seen.last.answer
             return STOP if same else GO_ON
 

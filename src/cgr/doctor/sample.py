@@ -13,7 +13,7 @@ from statistics import median
 from cgr.engines.base import Engine, Sampling, Session
 from cgr.probing import ProbeSpec
 from cgr.records import Probe, Record
-from cgr.rules.base import WAIT
+from cgr.rules.actions import WAIT
 
 GRID = 32  # engines think in chunks of 32 tokens: a multiple of it leaves no partial chunk
 

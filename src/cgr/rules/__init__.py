@@ -1,24 +1,9 @@
 """Stopping rules, one file each. Register your own with `@rule("name")` or by an entry point in the group `cgr.rules`."""
 
+from cgr.rules.actions import GIVE_UP, GO_ON, STOP, WAIT, Action, GiveUp, GoOn, KeepThinking, Stop
 from cgr.rules.adaptive import Adaptive
 from cgr.rules.answer_consistency import AnswerConsistency
-from cgr.rules.base import (
-    GIVE_UP,
-    GO_ON,
-    STOP,
-    WAIT,
-    Action,
-    GiveUp,
-    GoOn,
-    KeepThinking,
-    Rule,
-    Seen,
-    Stop,
-    known_rules,
-    make_rule,
-    next_multiple,
-    rule,
-)
+from cgr.rules.base import Rule, Seen, known_rules, make_rule, next_multiple, rule
 from cgr.rules.budget_forcing import BudgetForcing
 from cgr.rules.calibrated import Calibrated
 from cgr.rules.cgr import Cgr
@@ -38,41 +23,8 @@ from cgr.rules.puma_verify import PumaVerify
 from cgr.rules.smoothed import Smoothed
 from cgr.rules.sure_twice import SureTwice
 
-__all__ = [
-    "GIVE_UP",
-    "GO_ON",
-    "STOP",
-    "WAIT",
-    "Action",
-    "Adaptive",
-    "AnswerConsistency",
-    "BudgetForcing",
-    "Calibrated",
-    "Cgr",
-    "CgrForced",
-    "Conformal",
-    "DeepConf",
-    "Deer",
-    "Dynasor",
-    "Eat",
-    "FixedBudget",
-    "GiveUp",
-    "GiveUpEarly",
-    "GoOn",
-    "KeepThinking",
-    "LevelRule",
-    "Levelled",
-    "LoopBreaker",
-    "NoThinking",
-    "PumaVerify",
-    "Rule",
-    "Seen",
-    "Smoothed",
-    "Stop",
-    "SureTwice",
-    "known_rules",
-    "make_rule",
-    "next_multiple",
-    "read_parameters",
-    "rule",
-]
+__all__ = ["GIVE_UP", "GO_ON", "STOP", "WAIT", "Action", "GiveUp", "GoOn", "KeepThinking", "Stop"]
+__all__ += ["LevelRule", "Levelled", "Rule", "Seen", "known_rules", "make_rule", "next_multiple", "read_parameters", "rule"]
+__all__ += ["BudgetForcing", "Cgr", "CgrForced", "FixedBudget", "NoThinking"]
+__all__ += ["AnswerConsistency", "Conformal", "DeepConf", "Deer", "Dynasor", "Eat", "PumaVerify"]
+__all__ += ["Adaptive", "Calibrated", "GiveUpEarly", "LoopBreaker", "Smoothed", "SureTwice"]

@@ -24,12 +24,12 @@ class Adaptive(Cgr):
     cost: int = parameter(4, COUNT)
 
     @property
-    def sure_at(self) -> float | None:
+    def sure_at(self) -> float:
         """Below both `near` and the threshold, how low the certainty is does not matter."""
         return min(self.near, self.threshold)
 
     def next_probe(self, seen: Seen) -> int | None:
-        low = not seen.probes or is_dry(seen.last, min(self.near, self.threshold))
+        low = not seen.probes or is_dry(seen.last, self.sure_at)
         wanted = seen.at // self.interval + (self.rare if low else 1)
         affordable = math.ceil((len(seen.probes) + 1) * self.cost / self.cap / self.interval - 1e-9)
         return max(wanted, affordable) * self.interval

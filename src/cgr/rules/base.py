@@ -1,4 +1,4 @@
-"""Stopping rules: what a rule sees, what it may do, and how rules are registered and made by name.
+"""Stopping rules: what a rule sees, what it may override, its parameters, and how rules are registered and made by name.
 
 A rule is a frozen dataclass. Its fields are its parameters. It keeps no state: all that it may use is in `Seen`, so the
 same rule makes the same decision live and on a recording.
@@ -15,13 +15,12 @@ from typing import Any, ClassVar, Self, TypeVar
 from cgr.errors import UnknownName, UsageError
 from cgr.probing import ProbeStyle
 from cgr.records import Probe
+from cgr.rules.actions import GO_ON, Action, KeepThinking
 from cgr.rules.marks import Place
 
 ENTRY_POINTS = "cgr.rules"
-WAIT = "\nWait"
 INTERVAL = 1000
 THRESHOLD = 0.99
-FORCINGS = ("replace", "ban")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,32 +45,6 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class GoOn:
-    """Continue thinking. At the end of thinking: let it end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """Stop thinking. The last probe's answer is the answer; if probes hold no answer, the model is asked for one."""
-
-
-@dataclass(frozen=True, slots=True)
-class GiveUp:
-    """Stop thinking, without an answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeepThinking:
-    """Do not let thinking end: write `text` in place of the end tag."""
-
-    text: str = WAIT
-
-
-Action = GoOn | Stop | GiveUp | KeepThinking
-GO_ON, STOP, GIVE_UP = GoOn(), Stop(), GiveUp()
-
-
-@dataclass(frozen=True, slots=True)
 class Limits:
     """The values that a parameter may have: from `low` to `high`, with `above` not `low` itself, or one of `options`."""
 
@@ -91,8 +64,7 @@ class Limits:
 
 
 def parameter(default: Any, limits: Limits | None = None, *, style: str = "") -> Any:
-    """A field of a rule whose value is checked when the rule is made; None is not checked. `style`: the value is this field
-    of the rule's probe style."""
+    """A field of a rule whose value is checked, unless it is None. `style`: the value is this field of the probe style."""
     return field(default=default, metadata={"limits": limits, "style": style})
 
 
@@ -137,16 +109,14 @@ class Rule:
     @property
     def probe_style(self) -> ProbeStyle:
         """How its probes ask, where that differs from the settings."""
-        return self._declared_style() if type(self).asks is Rule.asks else self.asks
-
-    @property
-    def asks(self) -> ProbeStyle:
-        """The former name of `probe_style`; rules that override it still work."""
-        return self._declared_style() if type(self).probe_style is Rule.probe_style else self.probe_style
-
-    def _declared_style(self) -> ProbeStyle:
         own = {one.metadata["style"]: getattr(self, one.name) for one in fields(self) if one.metadata.get("style")}
         return replace(self.style, **own)
+
+    asks = probe_style  # the former name; rules that override it still work
+
+    def __init_subclass__(cls) -> None:
+        for name in ("probe_style", "asks"):
+            setattr(cls, name, vars(cls).get("asks", cls.probe_style))
 
     @property
     def bans_end(self) -> bool:
@@ -161,8 +131,7 @@ class Rule:
 
     @property
     def sure_at(self) -> float | None:
-        """A probe below this certainty changes nothing, so an engine may stop decoding it early. None: there is no such
-        certainty."""
+        """A probe below this certainty changes nothing, so an engine may stop decoding it early. None: there is none."""
         return None
 
     def next_probe(self, seen: Seen) -> int | None:
@@ -198,13 +167,11 @@ class Rule:
         return methods and values and not self.bans_end and self.needs <= {"logprobs", *author.needs}
 
     def decide_all(self, recorded: Any) -> Any:
-        """What this rule decides on all traces of a recording (`cgr.lab.decide.arrays.ProbeArrays`) at once, as
-        `cgr.rules.level_rule.ArrayDecisions`. None: it never intervenes."""
+        """The `ArrayDecisions` on all traces (`cgr.lab.decide.arrays.ProbeArrays`) at once. None: it never intervenes."""
         return None
 
     def candidates(self, budget: int) -> Iterable[Self]:
-        """Variants of this rule from which a fit takes the one with the best Grade. If there are none, its main
-        parameter is fitted."""
+        """Variants from which a fit takes the one with the best Grade; if there are none, it fits the main parameter."""
         return ()
 
     @property
@@ -213,8 +180,7 @@ class Rule:
         return False
 
     def learn(self, traces: Sequence[Any], budget: int, regression: Any) -> Self:
-        """This rule with weights from these traces (`cgr.rules.calibrated.GradedTrace`). `regression`: the functions of
-        `cgr.lab.fit.regression`."""
+        """This rule with weights from these traces (`GradedTrace`). `regression`: the module `cgr.lab.fit.regression`."""
         return self
 
     @classmethod
@@ -247,14 +213,12 @@ def known_rules() -> dict[str, type[Rule]]:
     """All rules by name: built-in, registered by the decorator, and from entry points of installed packages."""
     for entry in entry_points(group=ENTRY_POINTS):
         if entry.name not in _rules:
-            rule(entry.name)(_checked(entry.name, entry.load()))
+            found = entry.load()
+            if not (isinstance(found, type) and issubclass(found, Rule)):
+                hint = "It must name a subclass of cgr.rules.Rule."
+                raise UsageError(f"The entry point {entry.name!r} is not a rule.", hint)
+            rule(entry.name)(found)
     return dict(sorted(_rules.items()))
-
-
-def _checked(name: str, found: object) -> type[Rule]:
-    if isinstance(found, type) and issubclass(found, Rule):
-        return found
-    raise UsageError(f"The entry point {name!r} is not a rule.", "It must name a subclass of cgr.rules.Rule.")
 
 
 def rule_class(name: str) -> type[Rule]:

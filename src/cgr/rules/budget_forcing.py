@@ -3,7 +3,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from cgr.rules.base import FORCINGS, GO_ON, Action, KeepThinking, Limits, Rule, Seen, parameter, rule
+from cgr.rules.actions import GO_ON, Action, KeepThinking
+from cgr.rules.base import Limits, Rule, Seen, parameter, rule
+
+FORCINGS = Limits(options=("replace", "ban"))
 
 
 @rule("budget-forcing")
@@ -16,7 +19,7 @@ class BudgetForcing(Rule):
     """
 
     at_most: int | None = None
-    forcing: Literal["replace", "ban"] = parameter("replace", Limits(options=FORCINGS))
+    forcing: Literal["replace", "ban"] = parameter("replace", FORCINGS)
     forces: ClassVar[bool] = True
 
     @property

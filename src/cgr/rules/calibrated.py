@@ -7,7 +7,8 @@ from typing import Any, ClassVar, Self
 
 from cgr.errors import UsageError
 from cgr.records import Probe
-from cgr.rules.base import CERTAINTY, COUNT, GIVE_UP, GO_ON, INTERVAL, STOP, Action, Limits, Rule, Seen, parameter, rule
+from cgr.rules.actions import GIVE_UP, GO_ON, STOP, Action
+from cgr.rules.base import CERTAINTY, COUNT, INTERVAL, Limits, Rule, Seen, parameter, rule
 from cgr.rules.level_rule import is_dry
 from cgr.rules.same_answer import same_answer
 
@@ -15,8 +16,6 @@ STEPS = 32  # probes in the paper's budget: the unit of "how long the answer has
 SUREST = 1 - 1e-4  # differences above this certainty mean nothing
 LEAST_EXAMPLES = 20  # with fewer examples no weights are learned
 AS_CERTAINTY = (0.0, 1.0, 0.0, 0.0, 0.0)
-A_TENTH = (0.1, 0.0, 0.0, 0.0, 0.0)
-Drought = tuple[set[int], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +32,7 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class GradedTrace:
-    """A trace with a known answer, to learn from: its probes, which of them are right, whether the final answer is right,
-    and the length of its thinking."""
+    """A trace to learn from: its probes, whether each of them and the final answer is right, and its thinking tokens."""
 
     probes: Sequence[Probe]
     right: Sequence[bool]
@@ -65,7 +63,7 @@ class Calibrated(Rule):
     hope: float = parameter(0.15, CERTAINTY)
     span: int = parameter(0, Limits(0))
     answered: tuple[float, ...] = AS_CERTAINTY
-    left: tuple[float, ...] = A_TENTH
+    left: tuple[float, ...] = (0.1, 0.0, 0.0, 0.0, 0.0)
     hopeless: tuple[tuple[float, float], ...] = ()
     needs: ClassVar[frozenset[str]] = frozenset({"logprobs"})
     main: ClassVar[str | None] = "price"
@@ -77,8 +75,11 @@ class Calibrated(Rule):
         super().__post_init__()
         if self.hope > self.floor:
             raise UsageError("The value of 'hope' cannot be above that of 'floor'.", "Fit the rule: `cgr fit`.")
-        object.__setattr__(self, "answered", _weights("answered", self.answered))
-        object.__setattr__(self, "left", _weights("left", self.left))
+        for name, given in (("answered", self.answered), ("left", self.left)):
+            if len(given) != len(AS_CERTAINTY):
+                wrong = f"{name!r} takes {len(AS_CERTAINTY)} weights, not {len(given)}."
+                raise UsageError(wrong, "Learn them with `cgr fit`.")
+            object.__setattr__(self, name, tuple(map(float, given)))
         object.__setattr__(self, "hopeless", tuple((float(share), float(chance)) for share, chance in self.hopeless))
 
     @property
@@ -105,7 +106,8 @@ class Calibrated(Rule):
         if not past.strength:
             return max((chance for share, chance in self.hopeless if past.dry >= share * span > 0), default=0.0), rest
         values = features(past, at, span)
-        return _logistic(_sum(self.answered, values)), min(max(_sum(self.left, values), 0.0), rest)
+        log_odds = max(-700.0, min(_sum(self.answered, values), 700.0))
+        return 1 / (1 + math.exp(-log_odds)), min(max(_sum(self.left, values), 0.0), rest)
 
     @property
     def unfitted(self) -> bool:
@@ -160,7 +162,7 @@ def features(past: History, at: int, span: int) -> tuple[float, ...]:
     return 1.0, certainty, math.log1p(STEPS * past.held / span), math.log(at / span), math.log1p(past.changes)
 
 
-def hopeless_steps(droughts: Sequence[Drought], span: int, isotonic: Any) -> tuple[tuple[float, float], ...]:
+def hopeless_steps(droughts: Sequence[tuple[set[int], bool]], span: int, isotonic: Any) -> tuple[tuple[float, float], ...]:
     """Steps (share of the budget without hope, chance that the trace ends wrong).
 
     `droughts`: for each trace, how long it had been without hope at each of its probes, and whether it ends wrong. The
@@ -179,13 +181,3 @@ def hopeless_steps(droughts: Sequence[Drought], span: int, isotonic: Any) -> tup
 
 def _sum(weights: Sequence[float], values: Sequence[float]) -> float:
     return math.fsum(weight * value for weight, value in zip(weights, values, strict=True))
-
-
-def _logistic(value: float) -> float:
-    return 1 / (1 + math.exp(-max(-700.0, min(value, 700.0))))
-
-
-def _weights(name: str, given: Sequence[Any]) -> tuple[float, ...]:
-    if len(given) != len(AS_CERTAINTY):
-        raise UsageError(f"{name!r} takes {len(AS_CERTAINTY)} weights, not {len(given)}.", "Learn them with `cgr fit`.")
-    return tuple(map(float, given))

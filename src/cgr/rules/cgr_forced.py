@@ -3,8 +3,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from cgr.rules.base import FORCINGS, STOP, Action, KeepThinking, Limits, Seen, parameter, rule
+from cgr.rules.actions import STOP, Action, KeepThinking
+from cgr.rules.base import Limits, Seen, parameter, rule
 from cgr.rules.cgr import Cgr
+
+FORCINGS = Limits(options=("replace", "ban"))
 
 
 @rule("cgr-forced")
@@ -12,11 +15,10 @@ from cgr.rules.cgr import Cgr
 class CgrForced(Cgr):
     """As cgr, but thinking may not end until a probe is certain or the budget is spent.
 
-    The paper's Algorithm 3: at the end tag a probe is made. If it is certain, thinking stops; if not, "Wait" replaces the
-    tag.
+    Algorithm 3 of the paper of `cgr`: at the end tag a probe is made. If it is certain, thinking stops; else "Wait" replaces the tag.
     """
 
-    forcing: Literal["replace", "ban"] = parameter("replace", Limits(options=FORCINGS))
+    forcing: Literal["replace", "ban"] = parameter("replace", FORCINGS)
     forces: ClassVar[bool] = True
     probes_at_end: ClassVar[bool] = True
 

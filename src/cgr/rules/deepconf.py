@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from cgr.errors import UsageError
-from cgr.rules.base import COUNT, GIVE_UP, GO_ON, Action, Limits, Rule, Seen, parameter, rule
-from cgr.rules.level_rule import ArrayDecisions
+from cgr.rules.actions import GIVE_UP, GO_ON, Action, ArrayDecisions
+from cgr.rules.base import COUNT, Limits, Rule, Seen, parameter, rule
 
 WINDOW = 2048
 WINDOWS_PER_BUDGET = 16  # for budgets that are too small for such a window
@@ -22,7 +22,7 @@ class DeepConf(Rule):
     highest log-probabilities at its position. A group is the last `window` tokens; its confidence is their mean. Below
     `floor` the rule gives up, without an answer. The floor is a percentile, over warm-up traces, of each trace's lowest
     group (10: high, keeps most traces; 90: low, keeps few). The lab computes it from a run
-    (`cgr.lab.decide.risk_control.warm_floor`); live it must be given. The rule never stops with an answer.
+    (`cgr.lab.fit.warm_floor`); live it must be given. The rule never stops with an answer.
     """
 
     percentile: float = parameter(10.0, Limits(0, 100))
@@ -62,8 +62,7 @@ class DeepConf(Rule):
         import numpy as np
 
         lowest = self._lowest(recorded)
-        ends = [lowest[row][-1] for row in recorded.first_traces if len(lowest[row])]
-        known = [end for end in ends if math.isfinite(end)]
+        known = [end for row in recorded.first_traces for end in lowest[row][-1:] if math.isfinite(end)]
         return float(np.percentile(known, self.percentile)) if known else -math.inf
 
     def _lowest(self, recorded: Any) -> list[Any]:

@@ -10,8 +10,7 @@ from cgr.rules.base import CERTAINTY, Limits, parameter, rule
 from cgr.rules.level_rule import LevelRule
 from cgr.rules.marks import Place
 
-AVERAGES = ("avg1", "avg2")
-PREFIX = "\n**Final Answer**\n\\boxed"
+DEER_PREFIX = "\n**Final Answer**\n\\boxed"
 
 
 @rule("deer")
@@ -26,10 +25,10 @@ class Deer(LevelRule):
     """
 
     threshold: float = parameter(0.95, CERTAINTY)
-    average: Literal["avg1", "avg2"] = parameter("avg1", Limits(options=AVERAGES))
+    average: Literal["avg1", "avg2"] = parameter("avg1", Limits(options=("avg1", "avg2")))
     trials: int = 10
     tokens: int = 20
-    prefix: str = PREFIX
+    prefix: str = DEER_PREFIX
     needs: ClassVar[frozenset[str]] = frozenset({"logprobs"})
     place: ClassVar[Place | None] = "wait"
     main: ClassVar[str | None] = "threshold"

@@ -10,7 +10,7 @@ from cgr.records import Probe
 from cgr.rules.base import COUNT, parameter, rule
 from cgr.rules.level_rule import LevelRule, agreements
 
-PREFIX = "... Oh, I suddenly got the answer to the whole problem, **Final Answer**\n\n\\[ \\boxed{"
+DYNASOR_PREFIX = "... Oh, I suddenly got the answer to the whole problem, **Final Answer**\n\n\\[ \\boxed{"
 HEDGES = re.compile(r"\b(?:wait|hold|but|okay|no|hmm)\b", re.IGNORECASE)
 
 
@@ -27,7 +27,7 @@ class Dynasor(LevelRule):
     agree: int = 3
     every: int = parameter(32, COUNT)
     tokens: int = parameter(20, style="max_answer_tokens")
-    prefix: str = parameter(PREFIX, style="prefix")
+    prefix: str = parameter(DYNASOR_PREFIX, style="prefix")
     main: ClassVar[str | None] = "agree"
     grid: ClassVar[tuple[float, ...]] = (2, 3, 5, 8)
     spacing: ClassVar[str] = "every"

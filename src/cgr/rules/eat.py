@@ -12,8 +12,6 @@ from cgr.rules.base import SHARE, parameter, rule
 from cgr.rules.level_rule import LevelRule, exponential_means
 from cgr.rules.marks import Place
 
-PREFIX = f"\n{END_TAG}\n"
-
 
 @rule("eat")
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +33,7 @@ class Eat(LevelRule):
     answers: ClassVar[bool] = False
     main: ClassVar[str | None] = "delta"
     grid: ClassVar[tuple[float, ...]] = (1.0, 0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5, 1e-6)
-    style: ClassVar[ProbeStyle] = ProbeStyle(PREFIX, reads="entropy", close_think="never")
+    style: ClassVar[ProbeStyle] = ProbeStyle(f"\n{END_TAG}\n", reads="entropy", close_think="never")
 
     def levels(self, probes: Sequence[Probe]) -> list[float]:
         entropies = [_entropy(probe) for probe in probes]

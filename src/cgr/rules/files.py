@@ -20,8 +20,13 @@ class RuleFile:
     """The name of a rule and its parameters. `fitted` says what they were learned from; nothing depends on it."""
 
     rule: str
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, Any] = field(default_factory=dict)
     fitted: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raise `TypeError` if a file holds something else."""
+        if not (isinstance(self.rule, str) and isinstance(self.parameters, Mapping) and isinstance(self.fitted, Mapping)):
+            raise TypeError("not a rule")
 
     @classmethod
     def of(cls, rule: Rule, **fitted: Any) -> RuleFile:
@@ -56,30 +61,20 @@ def named(name: str) -> tuple[str, dict[str, Any]]:
 def read(path: str | Path) -> RuleFile:
     """The rule in this file; its parameters are checked."""
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        file = RuleFile(**json.loads(Path(path).read_text(encoding="utf-8")))
     except OSError as error:
         raise UsageError(
             f"The rule in {str(path)!r} cannot be read: {error.strerror}.", "Write one with `cgr fit`."
         ) from error
-    except ValueError as error:
-        raise _not_a_rule(path) from error
-    if not isinstance(found, dict) or not found.keys() <= {"rule", "parameters", "fitted"}:
-        raise _not_a_rule(path)
-    name, parameters, fitted = found.get("rule"), found.get("parameters", {}), found.get("fitted", {})
-    if not isinstance(name, str) or not isinstance(parameters, dict) or not isinstance(fitted, dict):
-        raise _not_a_rule(path)
-    file = RuleFile(name, parameters, fitted)
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"{str(path)!r} holds no rule.",
+            'It must look like {"rule": "calibrated", "parameters": {...}}, as `cgr fit` writes.',
+        ) from error
     try:
         file.made()
     except (TypeError, ValueError) as error:
         raise UsageError(
-            f"The parameters in {str(path)!r} do not suit the rule {name!r}.", "Fit it again: cgr fit."
+            f"The parameters in {str(path)!r} do not suit the rule {file.rule!r}.", "Fit it again: cgr fit."
         ) from error
     return file
-
-
-def _not_a_rule(path: str | Path) -> UsageError:
-    return UsageError(
-        f"{str(path)!r} holds no rule.",
-        'It must look like {"rule": "calibrated", "parameters": {...}}, as `cgr fit` writes.',
-    )

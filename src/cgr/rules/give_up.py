@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
-from cgr.rules.base import CERTAINTY, COUNT, GIVE_UP, STOP, Action, Seen, parameter, rule
+from cgr.rules.actions import GIVE_UP, STOP, Action
+from cgr.rules.base import CERTAINTY, COUNT, Seen, parameter, rule
 from cgr.rules.cgr import Cgr
 from cgr.rules.level_rule import is_dry
 

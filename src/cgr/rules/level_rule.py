@@ -8,28 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from cgr.records import Probe
-from cgr.rules.base import GIVE_UP, GO_ON, STOP, Action, Rule, Seen, next_multiple
+from cgr.rules.actions import GIVE_UP, GO_ON, STOP, Action, ArrayDecisions
+from cgr.rules.base import Rule, Seen, next_multiple
 from cgr.rules.same_answer import same_answer
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ArrayDecisions:
-    """What a rule decides on all traces of a run, as arrays.
-
-    Flags of shape (traces, probes): `made`, the probes that the rule makes; `stops` and `gives_up`, the probes after which
-    it stops or gives up. `interval`: the rule probes at every multiple of it; None: wherever there is a probe.
-    `given_up_at`: for each trace, where a rule without probes gives up; -1: nowhere.
-    """
-
-    made: Any = None
-    stops: Any = None
-    gives_up: Any = None
-    interval: int | None = None
-    given_up_at: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,8 +81,7 @@ class LevelRule(Rule):
 
     def without_main(self) -> Self:
         """This rule with its main parameter at the default. Rules that are equal then have the same levels."""
-        defaults: dict[str, Any] = {one.name: one.default for one in fields(self) if one.name == self.main}
-        return replace(self, **defaults)
+        return self if self.main is None else replace(self, **{self.main: self.parameters()[self.main]})
 
 
 def is_dry(probe: Probe, floor: float) -> bool:
@@ -106,9 +90,16 @@ def is_dry(probe: Probe, floor: float) -> bool:
     return not probe.closed or probe.certainty < floor
 
 
+def exponential_means(values: Sequence[float], weight: float) -> list[float]:
+    """The exponential mean after each value. A new value has this weight; the first mean is the first value."""
+    means: list[float] = []
+    for value in values:
+        means.append(weight * value + (1 - weight) * means[-1] if means else value)
+    return means
+
+
 def agreements(probes: Sequence[Probe], counts: Sequence[bool] = ()) -> list[float]:
-    """After each probe: how many in a row, up to this one, gave the same valid answer. `counts`: False where a probe does
-    not count."""
+    """After each probe: how many in a row gave the same valid answer. `counts`: False where a probe does not count."""
     lengths: list[float] = []
     for number, probe in enumerate(probes):
         if not probe.valid or (counts and not counts[number]):
@@ -118,14 +109,6 @@ def agreements(probes: Sequence[Probe], counts: Sequence[bool] = ()) -> list[flo
         else:
             lengths.append(1)
     return lengths
-
-
-def exponential_means(values: Sequence[float], weight: float) -> list[float]:
-    """The exponential mean after each value. A new value has this weight; the first mean is the first value."""
-    means: list[float] = []
-    for value in values:
-        means.append(weight * value + (1 - weight) * means[-1] if means else value)
-    return means
 
 
 Levelled = LevelRule  # the former name, for rules written against it

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from cgr.rules.base import COUNT, GIVE_UP, GO_ON, STOP, Action, Limits, Seen, parameter, rule
+from cgr.rules.actions import GIVE_UP, GO_ON, STOP, Action
+from cgr.rules.base import COUNT, Limits, Seen, parameter, rule
 from cgr.rules.cgr import Cgr
 
 

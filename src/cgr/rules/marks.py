@@ -14,26 +14,20 @@ from typing import Literal
 
 Place = Literal["wait", "paragraph"]
 WORDS = ("Wait", "Alternatively")
-BEFORE: dict[str, re.Pattern[str]] = {"wait": re.compile(rf"\b(?:{'|'.join(WORDS)})\b")}
-AFTER: dict[str, re.Pattern[str]] = {"paragraph": re.compile(r"\n\n+")}
+PATTERNS = {"wait": re.compile(rf"\b(?:{'|'.join(WORDS)})\b"), "paragraph": re.compile(r"\n\n+")}
 LONGEST_WORD = max(map(len, WORDS))
 
 
 def marks(texts: Sequence[str], place: Place) -> tuple[int, ...]:
     """The marked positions, in tokens, of a thinking text; `texts` are the texts of its tokens. Position 0 is no mark."""
     starts = list(itertools.accumulate(map(len, texts), initial=0))[:-1]
-    found = {_position(match, starts, place) for match in pattern(place).finditer("".join(texts))}
+    found = {_position(match, starts, place) for match in PATTERNS[place].finditer("".join(texts))}
     return tuple(sorted(found - {0}))
-
-
-def pattern(place: Place) -> re.Pattern[str]:
-    """What a mark of this kind looks like in the text."""
-    return BEFORE[place] if place in BEFORE else AFTER[place]
 
 
 def _position(match: re.Match[str], starts: Sequence[int], place: Place) -> int:
     """Before the token in which the match starts, or after the token in which it ends."""
-    if place in BEFORE:
+    if place == "wait":
         return bisect.bisect_right(starts, match.start()) - 1
     return bisect.bisect_right(starts, match.end() - 1)
 
@@ -69,7 +63,7 @@ class Marks:
         return self._found[index] if index < len(self._found) else None
 
     def _search(self, *, over: bool) -> None:
-        for match in pattern(self.place).finditer(self._text, self._searched):
+        for match in PATTERNS[self.place].finditer(self._text, self._searched):
             if match.end() == len(self._text) and not over:
                 break
             self._searched = match.end()
@@ -80,6 +74,6 @@ class Marks:
 
     def _undecided(self) -> int:
         """The first character from which the next token may complete a mark."""
-        if self.place in BEFORE:
+        if self.place == "wait":
             return len(self._text) - LONGEST_WORD
         return len(self._text.rstrip("\n"))

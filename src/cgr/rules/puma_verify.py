@@ -7,14 +7,14 @@ from typing import ClassVar
 
 from cgr.probing import ProbeStyle
 from cgr.records import Probe
-from cgr.rules.base import CERTAINTY, COUNT, INTERVAL, parameter, rule
-from cgr.rules.level_rule import LevelRule
+from cgr.rules.base import CERTAINTY, parameter, rule
+from cgr.rules.cgr import Cgr
 from cgr.rules.same_answer import same_answer
 
 
 @rule("puma-verify")
 @dataclass(frozen=True, kw_only=True)
-class PumaVerify(LevelRule):
+class PumaVerify(Cgr):
     """Probe every `interval` tokens and stop when the next probe confirms a confident answer.
 
     The last step of PUMA (giovanni-vaccarino/PUMA). A probe whose geometric mean probability is at least the threshold is a
@@ -22,11 +22,7 @@ class PumaVerify(LevelRule):
     """
 
     threshold: float = parameter(0.98, CERTAINTY)
-    interval: int = parameter(INTERVAL, COUNT)
     drop: float = 0.03
-    needs: ClassVar[frozenset[str]] = frozenset({"logprobs"})
-    main: ClassVar[str | None] = "threshold"
-    grid: ClassVar[tuple[float, ...]] = (0.5, 0.7, 0.8, 0.9, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995, 0.999)
     style: ClassVar[ProbeStyle] = ProbeStyle(aggregate="geometric-mean")
 
     def levels(self, probes: Sequence[Probe]) -> list[float]:

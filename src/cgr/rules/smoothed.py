@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cgr.records import Probe
-from cgr.rules.base import CERTAINTY, GO_ON, SHARE, STOP, Action, Seen, parameter, rule
+from cgr.rules.actions import GO_ON, STOP, Action
+from cgr.rules.base import CERTAINTY, SHARE, Seen, parameter, rule
 from cgr.rules.cgr import Cgr
 from cgr.rules.level_rule import is_dry
 from cgr.rules.same_answer import same_answer

@@ -3,7 +3,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from cgr.rules.base import CERTAINTY, COUNT, GO_ON, STOP, Action, Seen, parameter, rule
+from cgr.rules.actions import GO_ON, STOP, Action
+from cgr.rules.base import CERTAINTY, COUNT, Seen, parameter, rule
 from cgr.rules.cgr import Cgr
 from cgr.rules.level_rule import is_dry
 from cgr.rules.same_answer import same_answer

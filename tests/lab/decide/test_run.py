@@ -19,8 +19,8 @@ from cgr.engines.scripted import ScriptedEngine
 from cgr.errors import NotRecorded, UnknownName
 from cgr.lab.decide.arrays import Decisions
 from cgr.lab.decide.replay import reads_whole, replay, replayed
-from cgr.lab.decide.risk_control import calibrated_threshold, warm_floor
 from cgr.lab.decide.run import Run
+from cgr.lab.fit import calibrated_threshold, warm_floor
 from cgr.lab.record.generate import agenerate
 from cgr.lab.record.probe import aprobe
 from cgr.lab.store import Store

@@ -147,11 +147,11 @@ def test_giving_up_is_chosen_for_a_penalty() -> None:
 
 
 def test_learned_leaves_the_main_parameter() -> None:
-    learned = fitting.learned(replace(EVERY, price=0.5), SAMPLE)
+    learned = fitting.learn(replace(EVERY, price=0.5), SAMPLE)
     assert isinstance(learned, Calibrated)
     assert learned.price == 0.5
     assert learned.answered != EVERY.answered
-    assert fitting.learned(Cgr(), SAMPLE) == Cgr()
+    assert fitting.learn(Cgr(), SAMPLE) == Cgr()
 
 
 @pytest.mark.parametrize("rule", [FixedBudget(), NoThinking()])

@@ -44,9 +44,6 @@ def test_a_tie_is_one_step() -> None:
     assert curve.coverage.tolist() == [0.2, 0.6, 0.8, 1.0]
     assert curve.risk.tolist() == pytest.approx([0, 1 / 3, 0.5, 0.6])
     assert curve.risk_at(0.5) == pytest.approx(1 / 3)
-    assert curve.coverage_at(0.5) == pytest.approx(0.8)
-    assert curve.coverage_at(0.6) == 1.0
-    assert risk_coverage(*numbers([0.9, 0.8], [0, 0])).coverage_at(0.5) is None
 
 
 @given(ANSWERS)

@@ -6,8 +6,9 @@ the loop. Rules without an array form are replayed by the loop: see `replay`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,10 +21,11 @@ from cgr.lab.types import Bools, Floats, Ints
 from cgr.probing import ProbeSpec
 from cgr.records import Probe
 from cgr.rules import LevelRule, Rule
-from cgr.rules.level_rule import ArrayDecisions
+from cgr.rules.actions import ArrayDecisions
 
 T = TypeVar("T")
 ReadWhole = Callable[[bool], Sequence[RecordedTrace]]
+Levels = Callable[[Sequence[Probe]], list[float]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,30 +75,22 @@ class ProbeArrays:
         aggregate = rule.probe_style.over(self.spec).aggregate
         if aggregate == self.spec.aggregate:
             return self.columns.certainty
-        return self.kept(("certainty", aggregate), lambda: self._certainty(aggregate))
-
-    def _certainty(self, aggregate: str) -> Floats:
-        found = np.zeros(self.at.shape)
-        for row, probes in enumerate(self._probes(self.read(False), self.present, aggregate)):
-            found[row, self.present[row]] = [probe.certainty for probe in probes]
-        return found
+        return self.kept(("certainty", aggregate), partial(self._values, _certainties, self.present, aggregate))
 
     def levels(self, rule: LevelRule, made: Bools) -> Floats:
         """The level of each probe that this rule makes, computed from the records; NaN for the others."""
-        return self.kept(("levels", rule.without_main()), lambda: self._levels(rule, made))
-
-    def _levels(self, rule: LevelRule, made: Bools) -> Floats:
-        found = np.full(self.at.shape, np.nan)
         style = rule.probe_style.over(self.spec)
-        for row, probes in enumerate(self._probes(self.read(style.reads == "text"), made, style.aggregate)):
-            found[row, made[row]] = rule.levels(probes)
-        return found
+        compute = partial(self._values, rule.levels, made, style.aggregate, whole=style.reads == "text")
+        return self.kept(("levels", rule.without_main()), compute)
 
-    def _probes(self, traces: Sequence[RecordedTrace], made: Bools, aggregate: str) -> Iterable[list[Probe]]:
-        """Of each trace, the probes in these places, with their certainty under this aggregate."""
-        for row, trace in zip(range(len(self.columns)), traces, strict=True):
+    def _values(self, values: Levels, made: Bools, aggregate: str, *, whole: bool = False) -> Floats:
+        """The values of the probes in these places, with their certainty under this aggregate; NaN elsewhere."""
+        found = np.full(self.at.shape, np.nan)
+        for row, trace in zip(range(len(self.columns)), self.read(whole), strict=True):
             by_position = {probe.at: probe for probe in trace.probes}
-            yield [_with_certainty(by_position[at], aggregate) for at in self.at[row, made[row]].tolist()]
+            places = self.at[row, made[row]].tolist()
+            found[row, made[row]] = values([_with_certainty(by_position[at], aggregate) for at in places])
+        return found
 
     @property
     def tops(self) -> list[tuple[float, ...]]:
@@ -118,19 +112,22 @@ class ProbeArrays:
 def decide_arrays(rule: Rule, probes: ProbeArrays) -> Decisions:
     """What a rule with an array form decides."""
     found: ArrayDecisions | None = rule.decide_all(probes)
+    columns, answers = probes.columns, probes.answers
     if found is None:
-        return at_end(probes.columns)
+        return at_end(columns)
     if found.given_up_at is not None:
-        return _without_probes(probes.columns, found.given_up_at)
+        return _given_up(at_end(columns), found.given_up_at)
     stop, give_up = first_true(found.stops), first_true(found.gives_up)
     last = np.minimum(stop, give_up)
-    _check_bounds(rule, probes, found.made, last)
-    sure = probes.certainty(rule) if probes.answers is None else probes.answers.certainty
-    decided = stopped(replace(probes.answers or probes.columns, certainty=sure), last, found.made)
+    _check_bounds(columns, _undecided(rule, probes, found.made), last)
+    decided = stopped(replace(columns, certainty=probes.certainty(rule)), last, found.made)
     if found.interval is not None:
-        _check_grid(probes, found.interval, decided.at)
-    if probes.answers is not None:
-        decided = _with_answer_cost(decided, probes.columns, probes.answers, stop, found.made)
+        _check_grid(columns, found.interval, decided.at)
+    if answers is not None:
+        answered = stopped(answers, last, np.arange(answers.at.shape[1]) == stop[:, None])
+        probe_tokens = decided.probe_tokens + answered.probe_tokens
+        suffix_tokens = decided.suffix_tokens + answered.suffix_tokens
+        decided = replace(answered, probe_tokens=probe_tokens, suffix_tokens=suffix_tokens)
     gave_up = give_up < stop
     return replace(decided, gave_up=gave_up, sure=decided.sure & ~gave_up, right=decided.right & ~gave_up)
 
@@ -138,32 +135,39 @@ def decide_arrays(rule: Rule, probes: ProbeArrays) -> Decisions:
 def first_sure(columns: Columns, threshold: float) -> Decisions:
     """Stop at the first recorded probe, at any position, whose answer closed and whose certainty reaches the threshold."""
     enough = (columns.certainty >= threshold) & columns.present
-    stop, undecided = first_true(enough & columns.closed), first_true(enough & columns.bound)
-    if (undecided < stop).any():
-        trace = int(np.argmax(undecided < stop))
-        raise _bound_probe(columns, trace, int(undecided[trace]))
+    stop = first_true(enough & columns.closed)
+    _check_bounds(columns, enough & columns.bound & ~columns.closed, stop)
     return stopped(columns, stop, columns.present)
+
+
+def at_end(columns: Columns) -> Decisions:
+    """The baseline: every trace is answered at its end, without probes."""
+    nothing, never = np.zeros(len(columns), dtype=np.int64), np.zeros(len(columns), dtype=np.bool_)
+    final = (columns.final_certainty, columns.final_closed, columns.final_right)
+    return Decisions(columns.natural, never, *final, nothing, nothing, never)
 
 
 def stopped(columns: Columns, stop: Ints, made: Bools) -> Decisions:
     """Each trace answered by the probe at this index, or by its final answer where there is none. `made`: the probes that
     are paid, if they are not after the stop."""
-    width = columns.at.shape[1]
-    sure = stop < width
+    end, width = at_end(columns), columns.at.shape[1]
     if not width:
-        return at_end(columns)
-    rows, probe = np.arange(len(columns)), np.minimum(stop, width - 1)
+        return end
+    sure, rows, probe = stop < width, np.arange(len(columns)), np.minimum(stop, width - 1)
     paid = (np.arange(width) <= stop[:, None]) & made
-    return Decisions(
-        at=np.where(sure, columns.at[rows, probe], columns.natural),
-        sure=sure,
-        certainty=np.where(sure, columns.certainty[rows, probe], columns.final_certainty),
-        closed=np.where(sure, columns.closed[rows, probe], columns.final_closed),
-        right=np.where(sure, columns.right[rows, probe], columns.final_right),
-        probe_tokens=(columns.decoded * paid).sum(axis=1),
-        suffix_tokens=(columns.suffix * paid).sum(axis=1),
-        gave_up=np.zeros(len(columns), dtype=np.bool_),
-    )
+    answer = {
+        name: np.where(sure, getattr(columns, name)[rows, probe], getattr(end, name))
+        for name in ("at", "certainty", "closed", "right")
+    }
+    tokens, suffix = (columns.decoded * paid).sum(axis=1), (columns.suffix * paid).sum(axis=1)
+    return replace(end, sure=sure, probe_tokens=tokens, suffix_tokens=suffix, **answer)
+
+
+def _given_up(end: Decisions, at: Ints) -> Decisions:
+    """Every trace answered at its end, except those that were given up at a position (-1: not)."""
+    gave_up = at >= 0
+    at, sure = np.where(gave_up, at, end.at), np.where(gave_up, 0.0, end.certainty)
+    return replace(end, at=at, certainty=sure, closed=end.closed & ~gave_up, right=end.right & ~gave_up, gave_up=gave_up)
 
 
 def first_true(flags: Bools) -> Ints:
@@ -175,42 +179,17 @@ def first_true(flags: Bools) -> Ints:
     return first
 
 
-def at_end(columns: Columns) -> Decisions:
-    """The baseline: every trace is answered at its end, without probes."""
-    return _without_probes(columns, np.full(len(columns), -1, dtype=np.int64))
-
-
-def _without_probes(columns: Columns, given_up_at: Ints) -> Decisions:
-    """Every trace answered at its end, except those that were given up at a position (-1: not)."""
-    gave_up, nothing = given_up_at >= 0, np.zeros(len(columns), dtype=np.int64)
-    return Decisions(
-        at=np.where(gave_up, given_up_at, columns.natural),
-        sure=np.zeros(len(columns), dtype=np.bool_),
-        certainty=np.where(gave_up, 0.0, columns.final_certainty),
-        closed=columns.final_closed & ~gave_up,
-        right=columns.final_right & ~gave_up,
-        probe_tokens=nothing,
-        suffix_tokens=nothing,
-        gave_up=gave_up,
-    )
-
-
 def at_budget(columns: Columns, budget: int) -> Decisions:
-    """The baseline under a smaller budget: answered by the probe at its end, or by the final answer if thinking ended
-    before."""
+    """The baseline under a smaller budget: answered by the probe there, or by the final answer if thinking ended before."""
     if budget >= columns.limit:
         return at_end(columns)
     probe = columns.on_grid(np.array([budget], dtype=np.int64))[:, 0]
     ended = columns.natural < budget
     if (missing := ~ended & (probe < 0)).any():
         raise _not_recorded(columns, int(np.argmax(missing)), f"a probe at token {budget}")
-    bound = ~ended & columns.bound[np.arange(len(columns)), np.where(ended, 0, probe)] if columns.at.size else ended & False
-    if bound.any():
-        trace = int(np.argmax(bound))
-        raise _bound_probe(columns, trace, int(probe[trace]))
-    unpaid = np.zeros(columns.at.shape, dtype=np.bool_)
-    answered = stopped(columns, np.where(ended, columns.at.shape[1], probe), unpaid)
-    return replace(answered, sure=np.zeros(len(columns), dtype=np.bool_))
+    stop, width = np.where(ended, columns.at.shape[1], probe), columns.at.shape[1]
+    _check_bounds(columns, columns.bound & (np.arange(width) == stop[:, None]), stop)
+    return replace(stopped(columns, stop, np.zeros_like(columns.bound)), sure=np.zeros_like(ended))
 
 
 def readable(probe: Probe) -> Probe:
@@ -218,49 +197,41 @@ def readable(probe: Probe) -> Probe:
     return probe if probe.probabilities or not probe.certainty else replace(probe, probabilities=(probe.certainty,))
 
 
+def _certainties(probes: Sequence[Probe]) -> list[float]:
+    return [probe.certainty for probe in probes]
+
+
 def _with_certainty(probe: Probe, aggregate: str) -> Probe:
     value = certainty.aggregate(aggregate, readable(probe).probabilities)
     return probe if value == probe.certainty else replace(probe, certainty=value)
 
 
-def _with_answer_cost(decided: Decisions, probed: Columns, answers: Columns, stop: Ints, made: Bools) -> Decisions:
-    """The cost of the probes, and of the answer that was asked for after a stop."""
-    paid, answer = (np.arange(made.shape[1]) <= stop[:, None]) & made, np.arange(made.shape[1]) == stop[:, None]
-    return replace(
-        decided,
-        probe_tokens=(probed.decoded * paid + answers.decoded * answer).sum(axis=1),
-        suffix_tokens=(probed.suffix * paid + answers.suffix * answer).sum(axis=1),
-    )
-
-
-def _check_bounds(rule: Rule, probes: ProbeArrays, made: Bools, last: Ints) -> None:
-    """Raise `NotRecorded` if a probe matters whose decoding stopped early, so that its certainty is only a bound."""
-    columns, style = probes.columns, rule.probe_style.over(probes.spec)
-    if style.reads == "entropy" or not columns.bound.any():
-        return
-    undecided = columns.bound & made
-    if style.aggregate in certainty.FALLING and rule.sure_at is not None:
+def _undecided(rule: Rule, probes: ProbeArrays, made: Bools) -> Bools:
+    """The probes whose decoding stopped early, so that their certainty is only a bound, and that may change a decision."""
+    style, undecided = rule.probe_style.over(probes.spec), probes.columns.bound & made
+    if style.reads == "entropy":
+        return np.zeros_like(undecided)
+    if undecided.any() and style.aggregate in certainty.FALLING and rule.sure_at is not None:
         undecided &= probes.certainty(rule) >= rule.sure_at
+    return undecided
+
+
+def _check_bounds(columns: Columns, undecided: Bools, last: Ints) -> None:
+    """Raise `NotRecorded` if a trace has an undecided probe up to its probe with the index `last`."""
     first = first_true(undecided)
-    if (matters := (first <= last) & (first < made.shape[1])).any():
+    if (matters := (first <= last) & (first < undecided.shape[1])).any():
         trace = int(np.argmax(matters))
-        raise _bound_probe(columns, trace, int(first[trace]))
+        at, bound = columns.at[trace, first[trace]], columns.certainty[trace, first[trace]]
+        raise _not_recorded(columns, trace, f"the end of the probe at token {at} (its certainty is at most {bound:.3g})")
 
 
-def _check_grid(probes: ProbeArrays, interval: int, stopped_at: Ints) -> None:
+def _check_grid(columns: Columns, interval: int, stopped_at: Ints) -> None:
     """Raise `NotRecorded` if a probe is missing at a multiple of the interval, up to the stop."""
-    columns = probes.columns
     grid = np.arange(interval, columns.limit, interval, dtype=np.int64)
     missing = (grid <= stopped_at[:, None]) & (grid < columns.budget[:, None]) & (columns.on_grid(grid) < 0)
     if missing.any():
         trace, step = np.argwhere(missing)[0]
         raise _not_recorded(columns, int(trace), f"a probe at token {grid[step]}")
-
-
-def _bound_probe(columns: Columns, trace: int, probe: int) -> NotRecorded:
-    bound = columns.certainty[trace, probe]
-    where = f"the end of the probe at token {columns.at[trace, probe]} (its certainty is at most {bound:.3g})"
-    return _not_recorded(columns, trace, where)
 
 
 def _not_recorded(columns: Columns, trace: int, what: str) -> NotRecorded:

@@ -6,8 +6,9 @@ without a gold answer is not `graded`: it counts in tokens, not in accuracy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,30 +22,23 @@ from cgr.probing import answer_span
 from cgr.records import AnswerFormat, Probe, Token
 
 PAD = -1  # the position of a probe that is not there
-FINALS: dict[str, type] = {
-    "final_certainty": np.float64,
-    **dict.fromkeys(("final_closed", "final_valid", "final_right", "wrote", "written_right"), np.bool_),
-}
-PROBES: dict[str, type] = {
-    **{"at": np.int64, "certainty": np.float64, "closed": np.bool_, "bound": np.bool_, "right": np.bool_},
-    **{"decoded": np.int64, "suffix": np.int64},
-}
+PROBE_FIELDS = 7  # the last fields of `Columns`, from `at` on
+DTYPES: dict[Any, type] = {"Bools": np.bool_, "Floats": np.float64, "Ints": np.int64}
 
 
 class Checker:
     """Checks answers; each different answer is checked once."""
 
     def __init__(self) -> None:
-        self._right: dict[tuple[AnswerFormat, str, str], bool] = {}
+        self._is_right = cache(is_right)
 
     def right(self, answer: str | None, closed: bool, gold: str | None, format: AnswerFormat) -> bool:
         """Whether this answer is right; False if it did not close or there is no gold answer."""
-        if not closed or gold is None or not answer:
-            return False
-        key = (format, gold, answer)
-        if key not in self._right:
-            self._right[key] = is_right(answer, gold, format)
-        return self._right[key]
+        return closed and gold is not None and bool(answer) and self._is_right(answer, gold, format)
+
+    def probe_right(self, trace: RecordedTrace, probe: Probe) -> bool:
+        """Whether the answer of this probe is right."""
+        return self.right(probe.answer, probe.closed, trace.gold, trace.format)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,12 +76,22 @@ class Columns:
     @classmethod
     def of(cls, traces: Iterable[RecordedTrace], info: RunInfo) -> Columns:
         """The arrays of these traces. The traces are read once and not kept."""
-        rows = _Rows()
+        checker, rows, counts = Checker(), {}, []
+        probes: list[tuple[float, ...]] = []
         for trace in traces:
-            rows.add(trace)
-        if not rows.natural:
+            name, seed = key = (trace.question_id, trace.seed)
+            if key in rows:
+                raise UsageError(f"Question {name!r} occurs twice with seed {seed}.", "Keep one trace for each of them.")
+            rows[key] = _trace_row(trace, checker)
+            kept = counted_probes(trace)
+            counts.append(len(kept))
+            probes.extend(_probe_row(trace, probe, checker) for probe in kept)
+        if not rows:
             raise UsageError(f"The run {info.name!r} has no traces yet.", "Make some with `cgr generate`.")
-        return rows.columns(info)
+        questions = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in rows))}
+        seeds = {seed: number for number, seed in enumerate(sorted({seed for _, seed in rows}))}
+        numbered = [(questions[name], seeds[seed], *row) for (name, seed), row in rows.items()]
+        return cls(info, tuple(questions), tuple(seeds), *as_arrays(cls, numbered), *_padded(probes, counts))
 
     def __len__(self) -> int:
         return len(self.natural)
@@ -121,6 +125,15 @@ class Columns:
         return found
 
 
+def as_arrays(cls: type, rows: Iterable[tuple[Any, ...]]) -> list[NDArray[Any]]:
+    """One array for each column of these rows, which are values of the first array fields of a dataclass."""
+    return [np.array(values, dtype=dtype) for values, dtype in zip(zip(*rows, strict=True), _dtypes(cls), strict=False)]
+
+
+def _dtypes(cls: type) -> list[type]:
+    return [DTYPES[one.type] for one in fields(cls) if one.type in DTYPES]
+
+
 def boxed(text: str) -> str | None:
     """The content of the last `\\boxed{...}` in a text; None if there is none or it is not closed."""
     _, box, rest = text.rpartition("\\boxed{")
@@ -128,76 +141,32 @@ def boxed(text: str) -> str | None:
     return span.answer if span and span.closed else None
 
 
-@dataclass
-class _Rows:
-    """Lists that become the arrays."""
+def counted_probes(trace: RecordedTrace) -> list[Probe]:
+    """The probes inside the thinking, in ascending order of position."""
+    return sorted((probe for probe in trace.probes if 0 < probe.at < trace.budget), key=lambda probe: probe.at)
 
-    checker: Checker = field(default_factory=Checker)
-    questions: dict[str, int] = field(default_factory=dict)
-    keys: dict[tuple[str, int], None] = field(default_factory=dict)
-    graded: list[bool] = field(default_factory=list)
-    natural: list[int] = field(default_factory=list)
-    ended: list[bool] = field(default_factory=list)
-    budget: list[int] = field(default_factory=list)
-    finals: list[tuple[float, bool, bool, bool, bool, bool]] = field(default_factory=list)
-    counts: list[int] = field(default_factory=list)
-    probes: list[tuple[int, float, bool, bool, bool, int, int]] = field(default_factory=list)
 
-    def add(self, trace: RecordedTrace) -> None:
-        key = (trace.question_id, trace.seed)
-        if key in self.keys:
-            raise UsageError(
-                f"Question {trace.question_id!r} occurs twice with seed {trace.seed}.", "Keep one trace for each of them."
-            )
-        self.keys[key] = None
-        self.questions.setdefault(trace.question_id, len(self.questions))
-        self.graded.append(trace.gold is not None)
-        self.natural.append(min(trace.thinking_tokens, trace.budget))
-        self.ended.append(trace.ended == "end_of_thinking")
-        self.budget.append(trace.budget)
-        self.finals.append(self._final(trace))
-        kept = sorted((probe for probe in trace.probes if 0 < probe.at < trace.budget), key=lambda probe: probe.at)
-        self.counts.append(len(kept))
-        self.probes.extend(self._probe(trace, probe) for probe in kept)
+def _trace_row(trace: RecordedTrace, checker: Checker) -> tuple[float, ...]:
+    """The fields of `Columns` from `graded` on."""
+    final, written = trace.final, boxed(trace.written)
+    length, ended = min(trace.thinking_tokens, trace.budget), trace.ended == "end_of_thinking"
+    valid = final.valid and is_valid(final.answer, trace.format)
+    own = (written is not None, checker.right(written, True, trace.gold, trace.format))
+    right = checker.probe_right(trace, final)
+    return trace.gold is not None, length, ended, trace.budget, final.certainty, final.closed, valid, right, *own
 
-    def _final(self, trace: RecordedTrace) -> tuple[float, bool, bool, bool, bool, bool]:
-        final, written = trace.final, boxed(trace.written)
-        valid = final.valid and is_valid(final.answer, trace.format)
-        written_right = self.checker.right(written, True, trace.gold, trace.format)
-        return final.certainty, final.closed, valid, self._right(trace, final), written is not None, written_right
 
-    def _probe(self, trace: RecordedTrace, probe: Probe) -> tuple[int, float, bool, bool, bool, int, int]:
-        right = self._right(trace, probe)
-        return probe.at, probe.certainty, probe.closed, probe.bound, right, probe.decoded, len(probe.suffix_ids)
+def _probe_row(trace: RecordedTrace, probe: Probe, checker: Checker) -> tuple[float, ...]:
+    """The fields of `Columns` from `at` on."""
+    right = checker.probe_right(trace, probe)
+    return probe.at, probe.certainty, probe.closed, probe.bound, right, probe.decoded, len(probe.suffix_ids)
 
-    def _right(self, trace: RecordedTrace, probe: Probe) -> bool:
-        return self.checker.right(probe.answer, probe.closed, trace.gold, trace.format)
 
-    def columns(self, info: RunInfo) -> Columns:
-        seeds = sorted({seed for _, seed in self.keys})
-        seed_index = {seed: index for index, seed in enumerate(seeds)}
-        finals = zip(FINALS.items(), zip(*self.finals, strict=True), strict=True)
-        return Columns(
-            info=info,
-            questions=tuple(self.questions),
-            seeds=tuple(seeds),
-            question=np.array([self.questions[question] for question, _ in self.keys], dtype=np.int64),
-            seed=np.array([seed_index[seed] for _, seed in self.keys], dtype=np.int64),
-            graded=np.array(self.graded, dtype=np.bool_),
-            natural=np.array(self.natural, dtype=np.int64),
-            ended=np.array(self.ended, dtype=np.bool_),
-            budget=np.array(self.budget, dtype=np.int64),
-            **{name: np.array(values, dtype=kind) for (name, kind), values in finals},
-            **self._padded(),
-        )
-
-    def _padded(self) -> dict[str, NDArray[Any]]:
-        """The probes as (T, P) arrays, one for each of their fields."""
-        counts = np.array(self.counts, dtype=np.int64)
-        there = np.arange(counts.max())[None, :] < counts[:, None]
-        flat = np.array(self.probes, dtype=np.float64).reshape(len(self.probes), len(PROBES))
-        padded: dict[str, NDArray[Any]] = {}
-        for column, (name, kind) in enumerate(PROBES.items()):
-            padded[name] = np.full(there.shape, PAD if name == "at" else 0, dtype=kind)
-            padded[name][there] = flat[:, column].astype(kind)
-        return padded
+def _padded(probes: Sequence[tuple[float, ...]], counts: Sequence[int]) -> Iterator[NDArray[Any]]:
+    """The rows of probes as (T, P) arrays, one for each of their fields. `counts`: the number of probes of each trace."""
+    there = np.arange(max(counts)) < np.array(counts)[:, None]
+    flat = np.array(probes, dtype=np.float64).reshape(len(probes), PROBE_FIELDS)
+    for column, dtype in enumerate(_dtypes(Columns)[-PROBE_FIELDS:]):
+        padded: NDArray[Any] = np.full(there.shape, 0 if column else PAD, dtype=dtype)
+        padded[there] = flat[:, column]
+        yield padded

@@ -1,20 +1,17 @@
-"""What a rule decides on recorded traces: over arrays if it has an array form, else by the loop on a replay of each
-trace."""
+"""What a rule decides on recorded traces: over arrays if it has an array form, else by the loop on a replay of each."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import cache
+from itertools import zip_longest
 from typing import Any, TypeVar
-
-import numpy as np
 
 from cgr.drive.driver import Driver
 from cgr.engines.replay import ReplayEngine, ReplaySession
 from cgr.errors import CgrError, NotRecorded
 from cgr.lab.decide.arrays import Decisions, ProbeArrays, decide_arrays, first_sure, readable
-from cgr.lab.decide.columns import Checker, Columns
+from cgr.lab.decide.columns import Checker, Columns, as_arrays
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.probing import ProbeSpec
 from cgr.reason import Abstention
@@ -23,16 +20,15 @@ from cgr.rules import WAIT, Rule, make_rule
 
 T = TypeVar("T")
 Decide = Callable[[float], Decisions]
-KINDS = (np.int64, np.bool_, np.float64, np.bool_, np.bool_, np.int64, np.int64, np.bool_)  # of the fields of Decisions
+Traces = Sequence[RecordedTrace]
 
 
-def decide(rule: Rule, columns: Columns, traces: Sequence[RecordedTrace] = (), spec: ProbeSpec = ProbeSpec()) -> Decisions:
-    """What this rule decides on these probes. `traces`: the records of the columns, needed by all rules that read more than
-    the certainty. `spec`: how the recorded certainty was computed."""
+def decide(rule: Rule, columns: Columns, traces: Traces = (), spec: ProbeSpec = ProbeSpec()) -> Decisions:
+    """What this rule decides on these probes. `traces`: the records, for all rules that read more than the certainty."""
     return decide_probes(rule, ProbeArrays(columns, spec, lambda whole: traces))
 
 
-def decide_probes(rule: Rule, probes: ProbeArrays, answers: Sequence[RecordedTrace] | None = None) -> Decisions:
+def decide_probes(rule: Rule, probes: ProbeArrays, answers: Traces | None = None) -> Decisions:
     """The same for probes that are kept for several decisions. `answers`: see `replayed`."""
     if rule.has_array_form and (rule.answers or probes.answers is not None):
         return decide_arrays(rule, probes)
@@ -44,9 +40,7 @@ def reads_whole(rule: Rule) -> bool:
     return "token_ids" in rule.needs or bool(rule.inspect_every) or rule.probe_style.reads == "text"
 
 
-def deciding(
-    columns: Columns, name: str = "cgr", traces: Sequence[RecordedTrace] = (), spec: ProbeSpec = ProbeSpec()
-) -> Decide:
+def deciding(columns: Columns, name: str = "cgr", traces: Traces = (), spec: ProbeSpec = ProbeSpec()) -> Decide:
     """A function from a threshold to the decisions of this rule, each computed once. A rule without a threshold decides the
     same at all of them.
 
@@ -62,24 +56,18 @@ def deciding(
     return lambda threshold: always()
 
 
-def replayed(
-    rule: Rule,
-    traces: Iterable[RecordedTrace],
-    spec: ProbeSpec = ProbeSpec(),
-    answers: Iterable[RecordedTrace] | None = None,
-) -> Decisions:
+def replayed(rule: Rule, traces: Traces, spec: ProbeSpec = ProbeSpec(), answers: Traces | None = None) -> Decisions:
     """The decisions of the loop on every trace. `answers`: the same traces, probed with the thinking closed, for a rule
     whose own probes hold no answer; the tokens of such an answer count as probe tokens."""
     checker, rows = Checker(), []
-    for trace, answered in zip(traces, itertools.repeat(None) if answers is None else answers, strict=False):
+    for trace, answered in zip_longest(traces, answers or ()):
         made = replay(rule, trace, spec, answers=answered.probes if answered else ())
         right = made.answer is not None and checker.right(made.answer, made.closed, trace.gold, trace.format)
         sure, gave_up = made.stop_cause == "certainty", made.stop_cause == "gave_up"
         paid = (*made.probes, made.final) if sure and made.final else made.probes
         decoded, suffix = sum(probe.decoded for probe in paid), sum(len(probe.suffix_ids) for probe in paid)
         rows.append((made.thinking_tokens, sure, made.certainty, made.closed, right, decoded, suffix, gave_up))
-    columns = zip(zip(*rows, strict=True), KINDS, strict=True)
-    return Decisions(*(np.array(values, dtype=kind) for values, kind in columns))
+    return Decisions(*as_arrays(Decisions, rows))
 
 
 def replay(

@@ -46,7 +46,7 @@ class Run:
     read: ReadTraces = field(repr=False)
     chosen: bool = False
     _traces: dict[tuple[str | None, bool, bool], tuple[RecordedTrace, ...]] = field(default_factory=dict, repr=False)
-    _columns: dict[tuple[str | None, bool], Columns] = field(default_factory=dict, repr=False)
+    _columns: dict[int, Columns] = field(default_factory=dict, repr=False)  # by the id of kept traces
     _arrays: dict[tuple[str | None, str | None], ProbeArrays] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -87,7 +87,7 @@ class Run:
 
     def columns(self, probe_set: str | None = None) -> Columns:
         """The same traces as arrays."""
-        return self._as_columns(probe_set or self.main, own_final=False)
+        return self._as_columns(self.traces(probe_set))
 
     def spec(self, probe_set: str | None = None) -> ProbeSpec:
         """How the certainty of this set's probes is computed from their probabilities."""
@@ -97,7 +97,8 @@ class Run:
 
     def sets_for(self, rule: Rule) -> tuple[str, ...]:
         """The names of the probe sets that this rule reads; `NotRecorded` says what is missing."""
-        if self.main is not None and (self.chosen or self.main != DEFAULT) and _has_no_style(rule):
+        plain = rule.thinks and rule.place is None and replace(rule.probe_style, aggregate=None) == ProbeStyle()
+        if plain and self.main is not None and (self.chosen or self.main != DEFAULT):
             return (self.main,)
         return tuple(self._set_for(rule, request) for request in requests_of(rule))
 
@@ -107,7 +108,7 @@ class Run:
 
     def rule_columns(self, probe_set: str | None = None) -> Columns:
         """The same traces as arrays."""
-        return self._as_columns(probe_set or self.main, own_final=True)
+        return self._as_columns(self.rule_traces(probe_set))
 
     def arrays(self, probe_set: str | None = None, answers: str | None = None) -> ProbeArrays:
         """The same traces as rules with an array form read them. `answers`: the set with the thinking closed, for rules
@@ -138,28 +139,26 @@ class Run:
 
     def _with_own_final(self, name: str | None, traces: tuple[RecordedTrace, ...]) -> tuple[RecordedTrace, ...]:
         if missing := len(self.keys - set(map(key_of, traces))):
-            raise _unfinished(self.folder, name, missing)
+            count = "1 trace" if missing == 1 else f"{missing} traces"
+            sentence = f"The probe set {name!r} lacks {count} of the run in {self.folder}."
+            raise NotRecorded(sentence, "Run the command that made it again.")
         own = {key_of(trace): trace.final for trace in self._recorded(None, False)}
         if all(trace.final == own[key_of(trace)] for trace in traces) and len(traces) == len(self.keys):
             return traces
         return tuple(replace(trace, final=own[key_of(trace)]) for trace in traces if key_of(trace) in self.keys)
 
-    def _as_columns(self, name: str | None, *, own_final: bool) -> Columns:
-        traces = self._recorded(name, False, own_final=own_final)
-        if own_final and traces is self._recorded(name, False):
-            return self._as_columns(name, own_final=False)
-        if (name, own_final) not in self._columns:
-            self._columns[name, own_final] = Columns.of(traces, self.info)
-        return self._columns[name, own_final]
+    def _as_columns(self, traces: tuple[RecordedTrace, ...]) -> Columns:
+        if id(traces) not in self._columns:
+            self._columns[id(traces)] = Columns.of(traces, self.info)
+        return self._columns[id(traces)]
 
     def _set_for(self, rule: Rule, request: ProbeRequest) -> str:
         prober = self.sets[self.main] if self.main is not None else self.config
-        serving = [
-            name for name, one in self.sets.items() if same_model(prober, one) and satisfies(one, request, self.config)
-        ]
-        if not serving:
+        of_prober = {name: one for name, one in self.sets.items() if same_model(prober, one)}
+        suitable = [name for name, one in of_prober.items() if satisfies(one, request, self.config)]
+        if not suitable:
             raise _missing(self.folder, rule, request)
-        return DEFAULT if DEFAULT in serving else max(serving, key=lambda name: self.sets[name].interval)
+        return DEFAULT if DEFAULT in suitable else max(suitable, key=lambda name: self.sets[name].interval)
 
 
 def default_probe_set(sets: Mapping[str, ProbeSet]) -> str | None:
@@ -184,10 +183,6 @@ def _read(folder: Path, probe_set: str | None, whole: bool) -> Sequence[Recorded
         return list(store.recorded(probe_set, whole=whole))
 
 
-def _has_no_style(rule: Rule) -> bool:
-    return rule.thinks and rule.place is None and replace(rule.probe_style, aggregate=None) == ProbeStyle()
-
-
 def _check_forcing(run: Run, rule: Rule) -> None:
     forced = run.config.rule != NATURAL
     if not forced and rule.forces:
@@ -210,11 +205,4 @@ def _missing(folder: Path, rule: Rule, request: ProbeRequest) -> NotRecorded:
     return NotRecorded(
         f"The rule {rule.name!r} needs probes {where}{style}{reads}, which were not recorded.",
         f"Record them: cgr probe {folder} --for {rule.name}",
-    )
-
-
-def _unfinished(folder: Path, probe_set: str | None, missing: int) -> NotRecorded:
-    traces = "1 trace" if missing == 1 else f"{missing} traces"
-    return NotRecorded(
-        f"The probe set {probe_set!r} lacks {traces} of the run in {folder}.", "Run the command that made it again."
     )

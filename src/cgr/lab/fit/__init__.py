@@ -15,13 +15,13 @@ import numpy as np
 
 from cgr.errors import NotRecorded, UsageError
 from cgr.lab.decide.arrays import Decisions
-from cgr.lab.decide.columns import Columns
+from cgr.lab.decide.columns import Columns, counted_probes
 from cgr.lab.decide.run import Run
 from cgr.lab.fit import regression
 from cgr.lab.score import accuracy as scores
 from cgr.lab.score.paired import MARGIN, split_questions
 from cgr.lab.types import Ints
-from cgr.rules import Rule
+from cgr.rules import DeepConf, Rule
 from cgr.rules.calibrated import GradedTrace
 
 FOLDS = 5
@@ -71,7 +71,7 @@ def score(columns: Columns, decided: Decisions) -> FitScore:
     compared, saved = scores.compare(columns, decided.right), scores.savings(columns, decided)
     accuracy, graded = scores.accuracy(columns, decided.right), int(columns.graded.sum())
     if accuracy is None or compared.ci95 is None or compared.diff_points is None:
-        raise _too_few_golds()
+        raise UsageError("Nothing can be fitted without known answers.", "At least two questions must have one.")
     low, high = (100 * end * len(columns.seeds) / graded for end in compared.ci95)
     return FitScore(accuracy, compared.diff_points, low, high, saved.share, saved.net_share, int(decided.gave_up.sum()))
 
@@ -83,13 +83,6 @@ def fit(rule: Rule, run: Run, *, penalty: float = 1.0) -> Fit[Any]:
     return _learned_and_chosen(rule, run) if rule.learns else equal_accuracy(rule, run.decide, run.columns())
 
 
-def learned(rule: Rule, run: Run, *, penalty: float = 1.0) -> Rule:
-    """This rule with everything fitted except its main parameter, which a comparison varies."""
-    if candidates := tuple(rule.candidates(run.columns().limit)):
-        return best_grade(candidates, run, penalty).rule
-    return learn(rule, run)
-
-
 def learn(rule: R, run: Run) -> R:
     """This rule with weights learned from this run; a rule without weights stays as it is."""
     return rule.learn(tuple(_graded(run)), run.columns().limit, regression)
@@ -97,32 +90,30 @@ def learn(rule: R, run: Run) -> R:
 
 def equal_accuracy(rule: R, decide: Callable[[R], Decisions], columns: Columns) -> Fit[R]:
     """The rule with the main parameter that saves most at equal accuracy; if no value is equal, the most cautious one."""
-    if rule.main is None or not rule.grid:
-        raise UsageError(f"The rule {rule.name!r} has no parameter to fit.", "`cgr rules --json` lists parameters.")
-    tried = [Fit(one, score(columns, decide(one))) for one in _variants(rule, rule.main)]
+    tried = [Fit(one, score(columns, decide(one))) for one in _variants(rule)]
     equal = [one for one in tried if one.score.equal]
     return max(equal, key=lambda one: one.score.net) if equal else tried[-1]
 
 
-def _variants(rule: R, main: str) -> Iterator[R]:
-    kind = type(getattr(rule, main))
-    return (replace(rule, **{main: kind(value)}) for value in rule.grid)
+def _variants(rule: R) -> list[R]:
+    """The rule with each value of its main parameter, the most cautious last."""
+    if rule.main is None or not rule.grid:
+        raise UsageError(f"The rule {rule.name!r} has no parameter to fit.", "`cgr rules --json` lists parameters.")
+    kind = type(getattr(rule, rule.main))
+    return [replace(rule, **{rule.main: kind(value)}) for value in rule.grid]
 
 
 def best_grade(candidates: Sequence[R], run: Run, penalty: float) -> Fit[R]:
     """The candidate with the best Grade; among equals, the one with the fewest tokens."""
-    best: tuple[float, int] = (-np.inf, 0)
-    chosen: Fit[R] | None = None
     columns = run.columns()
-    for one in candidates:
+
+    def rank(one: R) -> tuple[float, int]:
         decided = run.decide(one)
         grade = scores.grade(columns, decided.right, penalty, ~decided.gave_up)
-        tokens = int((decided.at + decided.probe_tokens).sum())
-        if grade is not None and (grade, -tokens) > best:
-            best, chosen = (grade, -tokens), Fit(one, score(columns, decided))
-    if chosen is None:
-        raise _too_few_golds()
-    return chosen
+        return grade or 0.0, -int((decided.at + decided.probe_tokens).sum())
+
+    best = max(candidates, key=rank)
+    return Fit(best, score(columns, run.decide(best)))
 
 
 def _learned_and_chosen(rule: R, run: Run) -> Fit[R]:
@@ -140,6 +131,30 @@ def _learned_and_chosen(rule: R, run: Run) -> Fit[R]:
     return replace(best, rule=replace(learn(rule, run), **{main: getattr(best.rule, main)}))
 
 
+def warm_floor(run: Run, rule: DeepConf) -> float:
+    """The floor for `deepconf`: see `DeepConf.warm_floor`. It needs no golds."""
+    return rule.within(run.info.budget).warm_floor(run.arrays())
+
+
+def calibrated_threshold(run: Run, rule: Rule, epsilon: float = 0.05, questions: Sequence[str] = ()) -> float:
+    """The least cautious value of a rule's main parameter that conformal risk control allows, from the cautious end on.
+
+    The risk of a question is the share of its traces that are right at the full budget and wrong with the rule. The unit is
+    the question: traces of one question are not exchangeable with those of another. A value is allowed while
+    (n R + 1) / (n + 1) <= epsilon. `questions`: those to calibrate on; by default, all.
+    """
+    columns, variants = run.rule_columns(), _variants(rule)
+    kept = [number for number, name in enumerate(columns.questions) if not questions or name in questions]
+    allowed = variants[-1]
+    for one in reversed(variants):
+        lost = columns.final_right & ~run.decide(one).right
+        risks = [lost[columns.question == number].mean() for number in kept]
+        if (sum(risks) + 1) / (len(risks) + 1) > epsilon:
+            break
+        allowed = one
+    return float(getattr(allowed, str(rule.main)))
+
+
 def joined(parts: Sequence[Decisions], order: Ints) -> Decisions:
     """The decisions of several parts as one. `order`: the place of each trace in the joined parts."""
     names = Decisions.__dataclass_fields__
@@ -151,9 +166,5 @@ def _graded(run: Run) -> Iterator[GradedTrace]:
     columns = run.columns()
     for row, trace in enumerate(run.traces()):
         if columns.graded[row]:
-            kept = sorted((probe for probe in trace.probes if 0 < probe.at < trace.budget), key=lambda probe: probe.at)
-            yield GradedTrace(kept, columns.right[row].tolist(), bool(columns.final_right[row]), int(columns.natural[row]))
-
-
-def _too_few_golds() -> UsageError:
-    return UsageError("Nothing can be fitted without known answers.", "At least two questions must have one.")
+            final_right, tokens = bool(columns.final_right[row]), int(columns.natural[row])
+            yield GradedTrace(counted_probes(trace), columns.right[row].tolist(), final_right, tokens)

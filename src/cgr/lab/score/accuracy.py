@@ -119,10 +119,8 @@ def spread(values: Floats) -> Spread:
 
 def accuracy_interval(columns: Columns, right: Bools) -> Interval | None:
     """The 95% interval of the accuracy, over questions."""
-    here = graded_questions(columns)
-    return bootstrap.of_ratio(
-        by_question(columns, right & columns.graded)[here], by_question(columns, columns.graded)[here]
-    )
+    here, flags = graded_questions(columns), (right & columns.graded, columns.graded)
+    return bootstrap.of_ratio(*(by_question(columns, one)[here] for one in flags))
 
 
 def compare(columns: Columns, right: Bools) -> Comparison:
@@ -145,16 +143,6 @@ def compare(columns: Columns, right: Bools) -> Comparison:
     )
 
 
-def answered_at(columns: Columns, decided: Decisions, threshold: float) -> Ints:
-    """For each trace, the smallest budget that gives an answer if answers below the threshold are withheld; NEVER if none.
-
-    A certain probe answers at its position, a certain final answer at any budget after the end of thinking. The answer at
-    the budget itself is not included: see `sure_at_end`.
-    """
-    early = ~decided.sure & sure_at_end(decided, threshold)
-    return np.where(decided.sure, decided.at, np.where(early, columns.natural + 1, NEVER))
-
-
 def sure_at_end(decided: Decisions, threshold: float) -> Bools:
     """Whether the answer of each trace closed with a certainty of at least the threshold."""
     return decided.closed & ~decided.gave_up & (decided.certainty >= threshold)
@@ -168,8 +156,7 @@ def cumulative(columns: Columns, when: Ints, flags: Bools, steps: Ints) -> Float
 
 
 def grade(columns: Columns, right: Bools, penalty: float, answered: Bools | None = None) -> float | None:
-    """Grade: the number of right answers minus the penalty for each wrong one. `answered`: the traces that count; the
-    others gain and lose nothing."""
+    """Grade: right answers minus the penalty for each wrong one. `answered`: the traces that count; others give 0."""
     if not columns.graded.any():
         return None
     counted = columns.graded if answered is None else columns.graded & answered
@@ -180,7 +167,8 @@ def grade(columns: Columns, right: Bools, penalty: float, answered: Bools | None
 def grade_over_budget(columns: Columns, decided: Decisions, threshold: float, penalty: float, steps: Ints) -> Floats:
     """Grade at each step t, as a rerun with budget t would give it: the first certain probe at or before t; else, if
     thinking ended before t, the final answer if it is certain; else no answer."""
-    when = answered_at(columns, decided, threshold)
+    at_end = np.where(sure_at_end(decided, threshold), columns.natural + 1, NEVER)
+    when = np.where(decided.sure, decided.at, at_end)  # the smallest budget that gives an answer
     good, bad = (cumulative(columns, when, flags, steps) for flags in (decided.right, ~decided.right))
     return good - penalty * bad
 

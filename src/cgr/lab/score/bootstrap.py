@@ -1,5 +1,4 @@
-"""Bootstrap intervals over units (questions or seeds). Several statistics can use the same draws, so differences are
-paired."""
+"""Bootstrap intervals over units (questions or seeds). Statistics can share the draws, so differences are paired."""
 
 from __future__ import annotations
 
@@ -54,8 +53,7 @@ def intervals(rows: Floats) -> list[Interval]:
 
 
 def resampled(units: int, draws: int = DRAWS, seed: int = 0) -> Iterable[Floats]:
-    """Blocks of draws, (draws, units): how often each unit was drawn. The same for the same arguments; small ones are
-    kept."""
+    """Blocks of draws, (draws, units): how often each unit was drawn. Always the same; small ones are kept."""
     return _kept(units, draws, seed) if units * draws <= _MAX_CELLS else _blocks(units, draws, seed)
 
 

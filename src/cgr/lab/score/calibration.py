@@ -24,8 +24,7 @@ COVERAGES = (0.5, 0.8, 0.9, 1.0)
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Risk among the most certain answers: at each certainty that occurs, how many answers are `taken` and how many are
-    wrong."""
+    """Risk among the most certain answers: how many are `taken` at each certainty that occurs, and how many are wrong."""
 
     taken: Ints
     wrong: Ints
@@ -55,11 +54,6 @@ class Curve:
     def risk_at(self, coverage: float) -> float:
         """The risk of the smallest set of most certain answers that covers this much."""
         return float(self.risk[np.argmax(self.coverage >= coverage - 1e-12)])
-
-    def coverage_at(self, risk: float) -> float | None:
-        """The largest coverage with at most this risk; None if there is none."""
-        allowed = self.coverage[self.risk <= risk + 1e-12]
-        return float(allowed.max()) if allowed.size else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +90,7 @@ def selective(certainty: Floats, right: Bools) -> Selective:
     """All measures for these answers."""
     if not len(certainty):
         return Selective(0, None, None, None, None, None)
-    curve = risk_coverage(certainty, right)
-    bins = reliability(certainty, right)
+    curve, bins = risk_coverage(certainty, right), reliability(certainty, right)
     return Selective(
         count=len(certainty),
         accuracy=float(right.mean()),
@@ -125,9 +118,7 @@ def best(right: Bools) -> Curve:
 
 def reliability(certainty: Floats, right: Bools, bins: int = BINS) -> tuple[Bin, ...]:
     """The bins that are not empty."""
-    edges = np.linspace(0, 1, bins + 1)
-    index = _bin(certainty, bins)
-    found = []
+    edges, index, found = np.linspace(0, 1, bins + 1), _bin(certainty, bins), []
     for one in np.unique(index):
         here = index == one
         mean, accuracy = float(certainty[here].mean()), float(right[here].mean())
@@ -192,8 +183,7 @@ def probe_calibration(columns: Columns, certainty: Floats | None = None) -> Prob
 
 
 def auroc_of(sure: Floats, right: Bools, question: Ints, units: int) -> Statistic:
-    """AUROC from the counts of each question, by the pairs that its right answers win against wrong ones. A draw without
-    pairs counts as 0.5."""
+    """AUROC from the counts of each question, by the pairs that right answers win. A draw without pairs counts as 0.5."""
     wins = _wins(sure, right, question, units)
     good, bad = (np.bincount(question[flags], minlength=units) for flags in (right, ~right))
 
@@ -206,15 +196,11 @@ def auroc_of(sure: Floats, right: Bools, question: Ints, units: int) -> Statisti
 
 def _wins(sure: Floats, right: Bools, question: Ints, units: int) -> Floats:
     """(i, j): how often a right answer to question i is more certain than a wrong one to j; ties count half."""
-    wins = np.zeros((units, units))
-    good = [sure[right & (question == one)] for one in range(units)]
+    wins, good = np.zeros((units, units)), sure[right]
     for other in range(units):
         bad = np.sort(sure[~right & (question == other)])
-        if not len(bad):
-            continue
-        for one in range(units):
-            below = np.searchsorted(bad, good[one], "left") + np.searchsorted(bad, good[one], "right")
-            wins[one, other] = below.sum() / 2
+        below = np.searchsorted(bad, good, "left") + np.searchsorted(bad, good, "right")
+        wins[:, other] = np.bincount(question[right], weights=below / 2, minlength=units)
     return wins
 
 

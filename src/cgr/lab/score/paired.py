@@ -28,8 +28,7 @@ LEAST = 2  # questions; there is no interval for one
 
 @dataclass(frozen=True, slots=True)
 class Score(Record):
-    """One setting. Tokens are means over traces. Shares are of the baseline's thinking tokens; net subtracts the tokens
-    that probes decoded."""
+    """One setting. Tokens are means over traces. Shares are of the baseline's thinking; net subtracts probe tokens."""
 
     accuracy: float
     ci95_accuracy: Interval
@@ -99,40 +98,33 @@ class Totals:
     def only(self, settings: Sequence[int]) -> Totals:
         """The baseline and these settings."""
         rows = [0, *settings]
-        return Totals(self.traces, *(getattr(self, name)[rows] for name in NAMES[1:]))
+        return Totals(self.traces, self.right[rows], self.wrong[rows], self.thinking[rows], self.probing[rows])
 
     def among(self, questions: Bools) -> Totals:
         """Some of the questions of a (settings, questions) total."""
-        return Totals(*(getattr(self, name)[:, questions] for name in NAMES))
+        return Totals(*(values[:, questions] for values in vars(self).values()))
 
     def summed(self) -> Totals:
         """The sum over the second axis."""
-        return Totals(*(getattr(self, name).sum(axis=1) for name in NAMES))
+        return Totals(*(values.sum(axis=1) for values in vars(self).values()))
 
     def resampled(self, draws: int = DRAWS) -> Totals:
         """(settings, draws): the sums over questions drawn with replacement, the same questions for all settings."""
-        values = [getattr(self, name) for name in NAMES]
-        stacked = np.concatenate(values)
+        stacked = np.concatenate([*vars(self).values()])
         parts = [stacked @ counts.T for counts in resampled(self.traces.shape[1], draws)]
-        ends = np.cumsum([len(value) for value in values])[:-1]
+        ends = np.cumsum([len(values) for values in vars(self).values()])[:-1]
         return Totals(*np.split(np.concatenate(parts, axis=1), ends))
-
-
-NAMES = ("traces", "right", "wrong", "thinking", "probing")  # the fields of Totals
 
 
 def by_question(columns: Columns, decided: Sequence[Decisions]) -> Totals:
     """(settings, questions): the sums of each question with a known answer."""
     here = scores.graded_questions(columns)
 
-    def summed(values: NDArray[Any]) -> Floats:
-        return scores.by_question(columns, values * columns.graded)[here]
-
     def each(values: Sequence[NDArray[Any]]) -> Floats:
-        return np.stack([summed(one) for one in values])
+        return np.stack([scores.by_question(columns, one * columns.graded)[here] for one in values])
 
     return Totals(
-        traces=summed(columns.graded)[None],
+        traces=each([columns.graded]),
         right=each([one.right & ~one.gave_up for one in decided]),
         wrong=each([~one.right & ~one.gave_up for one in decided]),
         thinking=each([one.at for one in decided]),
@@ -153,11 +145,9 @@ class Paired:
     traces: Bools | None = None
 
     @classmethod
-    def of(
-        cls, questions: Totals, draws: int = DRAWS, decided: Sequence[Decisions] = (), traces: Bools | None = None
-    ) -> Paired:
+    def of(cls, sums: Totals, draws: int = DRAWS, decided: Sequence[Decisions] = (), traces: Bools | None = None) -> Paired:
         """The settings of a (settings, questions) total. `traces`: those of these questions, a flag for each."""
-        return cls(questions.summed(), questions.resampled(draws), tuple(decided), traces)
+        return cls(sums.summed(), sums.resampled(draws), tuple(decided), traces)
 
     def only(self, settings: Sequence[int]) -> Paired:
         """The baseline and these settings."""
@@ -167,11 +157,10 @@ class Paired:
     @cached_property
     def all(self) -> tuple[Score, ...]:
         """The score of the baseline, then of each setting."""
-        shares = ("accuracy", "diff_points", "gross", "net")
-        values = zip(*(getattr(self.total, name).tolist() for name in shares), strict=True)
-        spans = zip(*(intervals(getattr(self.draws, name)) for name in shares), strict=True)
-        pairs = ([part for pair in zip(*both, strict=True) for part in pair] for both in zip(values, spans, strict=True))
-        return tuple(Score(*pair, *self._means(one)) for pair, one in zip(pairs, self.decided, strict=True))
+        columns: list[Sequence[Any]] = []
+        for name in ("accuracy", "diff_points", "gross", "net"):
+            columns += getattr(self.total, name).tolist(), intervals(getattr(self.draws, name))
+        return tuple(Score(*shares, *self._means(one)) for *shares, one in zip(*columns, self.decided, strict=True))
 
     def _means(self, decided: Decisions) -> tuple[float, ...]:
         values = (decided.at, decided.probe_tokens, decided.suffix_tokens, decided.sure)
@@ -183,8 +172,7 @@ class Paired:
         return self.all[1:]
 
     def behind(self, best: int) -> tuple[Interval, ...]:
-        """For each setting, the interval of the net saving of setting `best` minus its own. Counted without the
-        baseline."""
+        """For each setting but the baseline, the interval of the net saving of setting `best` minus its own."""
         net = self.draws.net[1:]
         return tuple(intervals(net[best] - net))
 
