@@ -15,8 +15,8 @@ FORCINGS = Limits(options=("replace", "ban"))
 class CgrForced(Cgr):
     """As cgr, but thinking may not end until a probe is certain or the budget is spent.
 
-    Algorithm 3 of the paper of `cgr`: at the end tag a probe is made. If it is certain, thinking stops; else "Wait" replaces
-    the tag.
+    Algorithm 3 of the paper of `cgr`: at the end tag a probe is made. If it is certain, thinking stops; else "Wait"
+    replaces the tag.
     """
 
     forcing: Literal["replace", "ban"] = parameter("replace", FORCINGS)
