@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from cgr.engines.base import Sampling
-from cgr.engines.completions.client import CompletionClient, ServedModel
+from cgr.engines.completions.client import Attempts, CompletionClient, Pool, Replica, ServedModel
 from cgr.engines.completions.dialect import CompletionRequest, Dialect, Piece
 from cgr.engines.completions.http import RetryPolicy, Server
-from cgr.engines.completions.pool import Attempts, Pool, Replica
 from cgr.engines.text.chat import ThinkTags
 from cgr.errors import CgrError, DoesNotFit, EngineError
 from cgr.records import Message, Token

@@ -12,11 +12,10 @@ import pytest
 
 from cgr.drive.driver import Driver
 from cgr.engines.base import Sampling, Stretch, keyed_seed, written_text
-from cgr.engines.completions.client import CompletionClient, ServedModel
+from cgr.engines.completions.client import CompletionClient, Pool, Replica, ServedModel
 from cgr.engines.completions.dialect import Dialect
 from cgr.engines.completions.engine import CHUNK
 from cgr.engines.completions.http import RetryPolicy, Server
-from cgr.engines.completions.pool import Pool, Replica
 from cgr.engines.completions.session import CompletionsSession
 from cgr.engines.completions.thinking import ThinkingFormat
 from cgr.engines.scripted import ScriptedEngine

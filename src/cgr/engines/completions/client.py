@@ -1,24 +1,111 @@
-"""One model's servers in their dialect: completions, whole or streamed, and texts to token ids and back."""
+"""The client of a model's servers: which server to use, retries, completions in the servers' dialect, and tokenization.
+
+A session stays with its server, whose cache holds its trace, until that server fails.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import codecs
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from cgr.engines.completions.dialect import LLAMA, CompletionRequest, Dialect, Piece, read_reply, request_body
-from cgr.engines.completions.http import BadReply, Server
-from cgr.engines.completions.pool import Pool
-from cgr.engines.text.chat import ThinkTags, find_tags, render
+from cgr.engines.completions.http import BadReply, Fault, RetryPolicy, Server
+from cgr.engines.text.chat import ThinkTags, render
 from cgr.engines.text.model_files import LocalTokenizer
 from cgr.errors import EngineError, UsageError
 from cgr.records import Conversation, messages_of
 
+T = TypeVar("T")
 MAX_CACHED_CHARACTERS = 256
 MAX_CACHED_TEXTS = 4096
-COMMON_TAGS = ("<think>", "<thinking>", "<thought>", "<reasoning>", "<seed:think>", "[THINK]")
+
+
+class Pool:
+    """Servers with the same model: the least loaded is used first, one that fails is avoided for a while."""
+
+    def __init__(self, servers: Sequence[Server], policy: RetryPolicy) -> None:
+        self.servers, self.policy = tuple(servers), policy
+
+    def least_loaded(self) -> Server:
+        """Of the servers that did not fail lately; if all did, the one that is tried again first."""
+        healthy = [server for server in self.servers if not server.avoided]
+        return min(healthy, key=lambda one: one.load) if healthy else min(self.servers, key=lambda one: one.avoid_until)
+
+    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """The reply of any server, with retries."""
+        return await Attempts(Replica(self)).until_done(lambda server: server.post(path, body))
+
+    async def close(self) -> None:
+        """Close the connections to all servers."""
+        for server in self.servers:
+            await server.close()
+
+
+class Replica:
+    """The server that a session uses; another takes its place when it fails. `counted`: it counts in the server's load."""
+
+    def __init__(self, pool: Pool, *, counted: bool = False) -> None:
+        self.pool, self.counted = pool, counted
+        self.server = pool.least_loaded()
+        self.server.load += counted
+
+    def move(self, server: Server) -> None:
+        """Use another server from now on."""
+        self.server.load -= self.counted
+        self.server = server
+        self.server.load += self.counted
+
+    def leave(self) -> None:
+        """The session is closed: it no longer counts."""
+        self.server.load -= self.counted
+        self.counted = False
+
+
+class Attempts:
+    """The retries of one piece of work; failures are counted from one success to the next."""
+
+    def __init__(self, replica: Replica) -> None:
+        self.replica, self.failures, self._disconnections = replica, 0, 0
+
+    def progress(self) -> None:
+        """Something was received: earlier failures no longer count."""
+        self.failures = self._disconnections = 0
+        self.replica.server.succeeded()
+
+    async def failed(self, server: Server, fault: Fault) -> None:
+        """Move to another server, or wait; after too many failures in a row, raise an error."""
+        pool = self.replica.pool
+        if fault.disconnected and self._disconnections < pool.policy.at_once:
+            self._disconnections += 1
+            return
+        self._disconnections = 0
+        self.failures += 1
+        if self.failures >= pool.policy.tries:
+            raise EngineError(
+                f"The server at {server.address} failed {self.failures} times in a row: {fault.what}.",
+                "Check the server. No failed request was counted as an answer, and the same command can be run again.",
+            ) from fault
+        server.failed(fault)
+        if self.replica.server is server and not (other := pool.least_loaded()).avoided:
+            self.replica.move(other)
+        if self.replica.server.avoided:
+            await asyncio.sleep(pool.policy.delay(self.failures - 1, fault.wait))
+
+    async def until_done(self, attempt: Callable[[Server], Awaitable[T]]) -> T:
+        """The result of the first attempt that succeeds."""
+        while True:
+            server = self.replica.server
+            try:
+                result = await attempt(server)
+            except Fault as fault:
+                await self.failed(server, fault)
+            else:
+                self.progress()
+                return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +231,7 @@ class CompletionClient:
         if self.local or self.dialect.tokenize == LLAMA:
             return await self._rendered(conversation, tags)
         try:
-            ids = await self._apply_template(conversation)
+            ids = await self.apply_template(conversation)
         except (EngineError, UsageError):  # a model without a chat template
             return await self._rendered(conversation, tags)
         tail = await self.decode(ids[-16:])
@@ -156,7 +243,7 @@ class CompletionClient:
         doubled = bool(bos) and text.startswith(bos)
         return await self.encode(text, special=not doubled)
 
-    async def _apply_template(self, conversation: Conversation) -> tuple[int, ...]:
+    async def apply_template(self, conversation: Conversation) -> tuple[int, ...]:
         """The conversation's ids by vLLM, which applies the chat template and tokenises in one request."""
         body = {
             "model": self.served.model,
@@ -166,26 +253,6 @@ class CompletionClient:
             "chat_template_kwargs": {"enable_thinking": True},
         }
         return _ids(await self.pool.post("/tokenize", body))
-
-    async def find_tags(self) -> ThinkTags | None:
-        """The model's think tags: from its special tokens or its template, else common tags that are single tokens."""
-        special = self.local.special if self.local else {}
-        if found := find_tags(self.template or await self._template_end(), special):
-            return found
-        for opening in COMMON_TAGS:
-            closing = f"{opening[0]}/{opening[1:]}"
-            if len(await self.encode(opening)) == len(await self.encode(closing)) == 1:
-                return ThinkTags(opening, closing)
-        return None
-
-    async def _template_end(self) -> str:
-        """A prompt by the server's own chat template, if it applies one."""
-        if self.local or self.dialect.tokenize == LLAMA:
-            return ""
-        try:
-            return await self.decode(await self._apply_template("?"))
-        except EngineError:
-            return ""
 
 
 def tokenize_body(dialect: Dialect, model: str, text: str, *, special: bool = False) -> dict[str, Any]:

@@ -230,12 +230,12 @@ async def _test_ban(
     chosen = again.tokens[0] if again.tokens else best
     beside = dict(chosen.top).get(best.id)  # in raw log-probabilities, the banned token is still first
     kept = beside is not None and abs(beside - best.logprob) < TOLERANCE
-    told = dialect.api == LLAMA or again.cached or again.prefilled
+    reported = dialect.api == LLAMA or again.cached or again.prefilled
     return replace(
         dialect,
         logit_bias=chosen.id != best.id,
         raw_logprobs=chosen.id == best.id or kept,
-        prefix_cache=again.cached > 0 if told else None,
+        prefix_cache=again.cached > 0 if reported else None,
     )
 
 

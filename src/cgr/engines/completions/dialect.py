@@ -223,7 +223,7 @@ def _openai_piece(dialect: Dialect, data: dict[str, Any], decoder: codecs.Increm
 
 
 def _openai_stop(choice: dict[str, Any]) -> WrittenStop | None:
-    """vLLM names a stop string in `stop_reason`; otherwise it cannot be told from the end of the turn."""
+    """vLLM names a stop string in `stop_reason`; otherwise it looks like the end of the turn."""
     reason = choice.get("finish_reason")
     if reason is None:
         return None

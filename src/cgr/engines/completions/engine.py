@@ -24,10 +24,9 @@ from cgr.engines.base import (
     check_sampling,
     prompt_ids,
 )
-from cgr.engines.completions.client import CompletionClient, ServedModel
+from cgr.engines.completions.client import CompletionClient, Pool, Replica, ServedModel
 from cgr.engines.completions.dialect import Dialect
 from cgr.engines.completions.http import RetryPolicy, Server
-from cgr.engines.completions.pool import Pool, Replica
 from cgr.engines.completions.session import CompletionsSession
 from cgr.engines.completions.thinking import ThinkingFormat
 from cgr.engines.open import ModelOptions

@@ -1,6 +1,6 @@
 """HTTP to one completions server, by aiohttp: JSON requests, JSON replies and server-sent events. One attempt each.
 
-A failure that may pass (time-outs, resets, 429, 5xx, an incomplete stream, malformed JSON) is a `Fault`, which pool.py
+A failure that may pass (time-outs, resets, 429, 5xx, an incomplete stream, malformed JSON) is a `Fault`, which client.py
 tries again; anything else is an error at once.
 """
 

@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 
 from cgr.engines.base import Answered, Done, OnText, Reader, Sampling, Stretch, Written, keyed_seed
-from cgr.engines.completions.client import CompletionClient
+from cgr.engines.completions.client import Attempts, CompletionClient, Replica
 from cgr.engines.completions.dialect import CompletionRequest, Piece, probe_request
 from cgr.engines.completions.http import BadReply, Fault, Server
-from cgr.engines.completions.pool import Attempts, Replica
 from cgr.engines.completions.thinking import ThinkingFormat, ThinkingReader
 from cgr.errors import EngineError
 from cgr.records import Token

@@ -8,18 +8,19 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 
 from cgr.engines.base import ModelInfo, Sampling
-from cgr.engines.completions.client import CompletionClient, ServedModel
+from cgr.engines.completions.client import CompletionClient, Pool, ServedModel
 from cgr.engines.completions.detect import SAMPLE, Detection, detect, sample_prompt, served_model, tokenizer_style
 from cgr.engines.completions.dialect import LLAMA, CompletionRequest, Dialect
 from cgr.engines.completions.engine import ANY_SLOT, CHUNK, NAME, Connected, server_capabilities
 from cgr.engines.completions.http import RetryPolicy, Server
-from cgr.engines.completions.pool import Pool
 from cgr.engines.completions.thinking import ThinkingFormat
 from cgr.engines.open import ModelOptions
-from cgr.engines.text.chat import EndTag, need_tags
+from cgr.engines.text import chat
+from cgr.engines.text.chat import EndTag, ThinkTags, need_tags
 from cgr.engines.text.model_files import LocalTokenizer
-from cgr.errors import MissingCapability, ModelNotFound, UsageError
+from cgr.errors import EngineError, MissingCapability, ModelNotFound, UsageError
 
+COMMON_TAGS = ("<think>", "<thinking>", "<thought>", "<reasoning>", "<seed:think>", "[THINK]")
 TRIAL_TOKENS, TRIALS = 64, 8  # to measure how many tokens change when their text is encoded again
 
 
@@ -35,7 +36,7 @@ async def connect(addresses: Sequence[str], options: ModelOptions, policy: Retry
         ids = sample_prompt(await client.encode(SAMPLE), served.context)
         client.dialect = dialect = await detect(ask, served, start, ids, options.dialect)
         _check(dialect, served)
-        tags = need_tags(options.tags or await client.find_tags(), served.model)
+        tags = need_tags(options.tags or await find_tags(client), served.model)
         close_ids, eos = await client.encode(tags.close), await client.eos_ids()
         chunk = _chunk(dialect, options.chunk, notes)
         notes += await tokenization_warnings(ask, client)
@@ -107,6 +108,28 @@ def _check(dialect: Dialect, served: ServedModel) -> None:
         raise MissingCapability(
             "The server does not report the length of its context.", "Give it: --dialect context=32768."
         )
+
+
+async def find_tags(client: CompletionClient) -> ThinkTags | None:
+    """The model's think tags: from its special tokens or its template, else common tags that are single tokens."""
+    special = client.local.special if client.local else {}
+    if found := chat.find_tags(client.template or await _template_end(client), special):
+        return found
+    for opening in COMMON_TAGS:
+        closing = f"{opening[0]}/{opening[1:]}"
+        if len(await client.encode(opening)) == len(await client.encode(closing)) == 1:
+            return ThinkTags(opening, closing)
+    return None
+
+
+async def _template_end(client: CompletionClient) -> str:
+    """A prompt by the server's own chat template, if it applies one."""
+    if client.local or client.dialect.tokenize == LLAMA:
+        return ""
+    try:
+        return await client.decode(await client.apply_template("?"))
+    except EngineError:
+        return ""
 
 
 def _chunk(dialect: Dialect, given: int | None, notes: list[str]) -> int | None:

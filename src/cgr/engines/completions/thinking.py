@@ -15,10 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cgr.engines.base import TOP_MEAN, OnText, Sampling, Stretch, WrittenStop, keyed_seed
-from cgr.engines.completions.client import CompletionClient
+from cgr.engines.completions.client import Attempts, CompletionClient, Replica
 from cgr.engines.completions.dialect import CompletionRequest, Piece
 from cgr.engines.completions.http import BadReply, Fault, Server
-from cgr.engines.completions.pool import Attempts, Replica
 from cgr.engines.text.chat import EndTag, EndTagWatch, Pair
 from cgr.errors import DoesNotFit, EngineError, MissingCapability
 from cgr.records import Token

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cgr.engines.base import FILTERS, Capabilities, Engine, ModelInfo
-from cgr.engines.completions.client import CompletionClient, ServedModel
+from cgr.engines.completions.client import CompletionClient, Pool, ServedModel
 from cgr.engines.completions.dialect import Dialect
 from cgr.engines.completions.engine import CHUNK, CompletionsEngine, Connected
 from cgr.engines.completions.http import RetryPolicy, Server
-from cgr.engines.completions.pool import Pool
 from cgr.engines.completions.thinking import ThinkingFormat
 from cgr.engines.llama.header import GgufHead, read_head
 from cgr.engines.open import EMBEDDED, ModelOptions, find_model
