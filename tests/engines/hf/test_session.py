@@ -9,18 +9,20 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cgr import Model, Probed, Thinking
 from cgr.engines.base import Sampling, Written, written_text
 from cgr.engines.hf.engine import TransformersEngine
-from cgr.engines.hf.session import TransformersSession
 from cgr.engines.text.chat import ThinkTags
 from cgr.errors import EngineError, MissingCapability
 from tests.engines.hf.models import GREEDY, SPEC, assert_alike, opened, random_model, suffix_of, thought
 from tests.support import OTHERS, QUESTION, gist
+
+if TYPE_CHECKING:
+    from cgr.engines.hf.session import TransformersSession  # imports torch
 
 pytestmark = pytest.mark.heavy
 
