@@ -89,11 +89,11 @@ class TransformersEngine:
     async def open(
         self, prompt: base.Prompt, sampling: base.Sampling, *, room: int, overlap: bool = False, wait: float | None = None
     ) -> TransformersSession:
-        from cgr.engines.hf.session import TransformersSession
-
         ids = await base.prompt_ids(prompt, self)
         base.check_sampling(sampling, self)
         base.check_fits(ids, room, self.info.context)
+        from cgr.engines.hf.session import TransformersSession  # imports torch, which is there once a model is loaded
+
         places = self._places.setdefault(asyncio.get_running_loop(), Places(range(self.options.sessions)))
         release = partial(places.give_back, await places.take(wait))
         return TransformersSession(self.loaded, ids, sampling, release)
