@@ -16,9 +16,9 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
-from yarl import URL
 
 from cgr.errors import CgrError, DoesNotFit, EngineError, UsageError
 
@@ -82,7 +82,6 @@ class Server:
         self.avoid_until = 0.0
         self._key, self._connections = key, connections
         self._client: aiohttp.ClientSession | None = None
-        self._urls: dict[str, URL] = {}
 
     @property
     def avoided(self) -> bool:
@@ -140,7 +139,7 @@ class Server:
         data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         begun = False
         try:
-            async with self._session().request(method, self._url(path), data=data) as response:
+            async with self._session().request(method, self.address + path, data=data) as response:
                 begun = True
                 try:
                     yield response
@@ -159,14 +158,9 @@ class Server:
                 connector=aiohttp.TCPConnector(limit=self._connections, ssl=tls),
                 headers=headers,
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.policy.connect, sock_read=self.policy.first),
-                trust_env=URL(self.address).host not in LOOPBACK,  # a proxy cannot reach a server on this machine
+                trust_env=urlsplit(self.address).hostname not in LOOPBACK,  # a proxy cannot reach a server on this machine
             )
         return self._client
-
-    def _url(self, path: str) -> URL:
-        if path not in self._urls:
-            self._urls[path] = URL(self.address + path)
-        return self._urls[path]
 
     async def close(self) -> None:
         """Close the connections; the next request opens new ones."""

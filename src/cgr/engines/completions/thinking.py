@@ -60,6 +60,7 @@ class ThinkingReader:
         self.eos = False  # the model ended its turn
         self._over = self._banned = self._watched = False
         self._limit, self._target = limit, 0  # how far a stream is read, how far chunks are
+        self._wake_at = 1  # tokens in the buffer that wake the caller: waking it for each one costs more than reading it
         self._logprobs: list[float] = []  # of all tokens received, those of the trace first
         self._tops: list[float] = []
         self._watch = EndTagWatch(form.tag)
@@ -140,6 +141,7 @@ class ThinkingReader:
         if self.form.chunk and not self._is_running():
             await self._read_to(self._end_of_chunk(), on_piece)
             return
+        self._wake_at = 1 if on_piece else min(target - len(self.trace), MAX_AHEAD)
         task = self._start()
         if not self.ahead and not task.done():
             self._received.clear()
@@ -226,7 +228,8 @@ class ThinkingReader:
                 break
         if on_piece:
             on_piece()
-        self._received.set()
+        if len(self.ahead) >= self._wake_at or self._over:
+            self._received.set()
         while not self.form.chunk and len(self.ahead) >= MAX_AHEAD:
             self._taken.clear()
             await self._taken.wait()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cgr.engines.hub import http_errors
 from cgr.errors import UsageError
 from cgr.records import AnswerFormat
 
@@ -57,11 +57,11 @@ class Source:
         except ImportError as error:
             raise UsageError(
                 "Questions from the hub need the package datasets.",
-                f"pip install 'certainty-guided-reasoning[lab]', or give a local copy: {self.name}:FILE.",
+                f"pip install 'certainty-guided-reasoning[hub]', or give a local copy: {self.name}:FILE.",
             ) from error
         try:
             rows = datasets.load_dataset(self.repo, self.config, split=self.split)
-        except (datasets.exceptions.DatasetsError, *_load_errors()) as error:
+        except (datasets.exceptions.DatasetsError, OSError, ValueError, *http_errors()) as error:
             reason = str(error).split("\n", maxsplit=1)[0].rstrip(".")
             raise UsageError(
                 f"The data set {self.repo} cannot be loaded from the hub: {reason}.",
@@ -71,9 +71,3 @@ class Source:
         if not len(rows):
             raise UsageError(f"The data set {self.repo} holds no questions.", f"Give a local copy: {self.name}:FILE.")
         return tuple(SourceRow(f"{self.name}, row {number}", values) for number, values in enumerate(rows, start=1))
-
-
-def _load_errors() -> tuple[type[Exception], ...]:
-    """Exceptions of the library when it cannot reach, find or read a set; its HTTP client depends on its version."""
-    clients = [importlib.import_module(name) for name in ("httpx", "httpx2") if importlib.util.find_spec(name)]
-    return (OSError, ValueError, *(client.HTTPError for client in clients))
