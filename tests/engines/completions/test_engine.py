@@ -16,7 +16,7 @@ from cgr.engines.base import Sampling, written_text
 from cgr.engines.completions.engine import CompletionsEngine
 from cgr.engines.completions.http import RetryPolicy
 from cgr.engines.completions.session import CompletionsSession
-from cgr.engines.completions.thinking import MAX_AHEAD
+from cgr.engines.completions.thinking import MAX_AHEAD, ThinkingReader
 from cgr.errors import CgrError, DoesNotFit, EngineError, MissingCapability, ModelNotFound, UsageError
 from cgr.records import Token
 from tests.engines.completions.upstream import BEFORE, HASTY, KEY, WITHIN, Fault, Proxy, address, proxy
@@ -179,6 +179,27 @@ async def test_reading_ahead_has_an_end() -> None:
         assert len(session.thinking.ahead) == MAX_AHEAD
         stretch = await session.think(MAX_AHEAD + 40, ban_end=True)
         assert len(stretch.ids) == MAX_AHEAD + 40
+        await session.close()
+
+
+async def test_a_caller_is_woken_once_enough_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for each token, unless its text is shown as it comes."""
+    waits, more = 0, ThinkingReader._more
+
+    async def counted(reader: ThinkingReader, target: int, on_piece: Any) -> None:
+        nonlocal waits
+        waits += 1
+        await more(reader, target, on_piece)
+
+    monkeypatch.setattr(ThinkingReader, "_more", counted)
+    async with remote() as model:
+        session = await session_of(model, room=1000, temperature=0.0)
+        await session.think(300, ban_end=True)
+        assert waits <= 3
+        shown: list[str] = []
+        await session.append([5])
+        await session.think(100, ban_end=True, on_text=shown.append)
+        assert len(shown) > 50
         await session.close()
 
 

@@ -228,7 +228,7 @@ class ThinkingReader:
                 break
         if on_piece:
             on_piece()
-        if len(self.ahead) >= self._wake_at or self._over:
+        if len(self.ahead) >= self._wake_at:  # at the end of a stream, `_run` wakes it
             self._received.set()
         while not self.form.chunk and len(self.ahead) >= MAX_AHEAD:
             self._taken.clear()
