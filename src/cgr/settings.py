@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, overload
 
-from cgr.certainty import AGGREGATES
 from cgr.certainty import DEFAULT as AGGREGATE
-from cgr.engines.base import ModelInfo, Sampling
+from cgr.certainty import NAMES as AGGREGATES
+from cgr.certainty import OPTIONS
+from cgr.engines.base import Capabilities, ModelInfo, Sampling
 from cgr.errors import DoesNotFit, UnknownName, UsageError
-from cgr.probing import MAX_TOKENS, PREFIX, CloseThink, ProbeSpec
+from cgr.probing import MAX_TOKENS, PREFIX, CloseThink, ProbeSpec, option_letters
 from cgr.reason import Abstention, AtEnd
-from cgr.records import Conversation, Message, messages_of, option
+from cgr.records import Conversation, Message, Question, messages_of, option
 from cgr.rules import Rule, known_rules, make_rule
 from cgr.rules.base import INTERVAL, THRESHOLD, check_at_least_one, check_threshold
 
@@ -33,7 +34,9 @@ class Settings:
     interval: int | None = option(None, "Thinking tokens between two probes.  [default: 1000, or the model's own]")
     budget: int | None = option(None, "Maximum number of thinking tokens.  [default: 32000, or what fits the model]")
     max_answer_tokens: int | None = option(None, "Maximum tokens of a probed answer.  [default: 32, or the model's own]")
-    aggregate: str = option(AGGREGATE, f"How token probabilities become one certainty: {', '.join(AGGREGATES)}.")
+    aggregate: str | None = option(
+        None, f"How token probabilities become one certainty: {', '.join(AGGREGATES)}.  [default: {AGGREGATE}]"
+    )
     temperature: float = option(0.6, "Sampling temperature; 0 is greedy.")
     top_p: float = option(1.0, "Nucleus sampling: keep this probability mass.")
     seed: int = option(0, "Random seed of the thinking.")
@@ -86,15 +89,23 @@ class Settings:
         rule = self._rule(interval).within(budget)
         threshold = getattr(rule, "threshold", THRESHOLD) if self.threshold is None else self.threshold
         settings = replace(self, budget=budget, interval=interval, max_answer_tokens=limit, threshold=float(threshold))
+        settings = replace(settings, aggregate=self.aggregate or AGGREGATE)
         return Resolved(settings, rule, budget, interval, float(threshold))
 
     def abstention(self) -> Abstention:
         sure = THRESHOLD if self.threshold is None else self.threshold
         return Abstention(self.at_budget, self.at_end_of_thinking, sure)
 
-    def spec(self) -> ProbeSpec:
+    def spec(self, question: str | None = None) -> ProbeSpec:
+        """How to probe; with the aggregate `options`, the options are those that the question lists."""
         limit = MAX_TOKENS if self.max_answer_tokens is None else self.max_answer_tokens
-        return ProbeSpec(self.prefix, limit, self.aggregate, self.close_think)
+        options = option_letters(question) if question is not None and self.aggregate == OPTIONS else ()
+        if question is not None and self.aggregate == OPTIONS and not options:
+            raise UsageError(
+                "The question lists no options, so there is no certainty over them.",
+                "Write each on its own line, as in 'A) ...', or use another --aggregate.",
+            )
+        return ProbeSpec(self.prefix, limit, self.aggregate or AGGREGATE, self.close_think, options=options)
 
     def sampling(self) -> Sampling:
         return Sampling(self.temperature, self.top_p, self.seed)
@@ -136,3 +147,24 @@ class Resolved:
     def sampling(self) -> Sampling:
         """How to sample for this rule: one that inspects the thinking needs its log-probabilities."""
         return replace(self.settings.sampling(), logprobs=bool(self.rule.inspect_every))
+
+
+def default_aggregate(questions: Iterable[Question], capabilities: Capabilities) -> str:
+    """The aggregate of a new run if none was chosen: over the options if there are choice questions and the engine returns
+    the alternatives to a token."""
+    return OPTIONS if capabilities.alternatives and has_options(questions) else AGGREGATE
+
+
+def has_options(questions: Iterable[Question]) -> bool:
+    """Whether some of these are choice questions whose text lists the options."""
+    return any(one.format == "choice" and option_letters(one.text) for one in questions)
+
+
+def options_note(questions: Iterable[Question], aggregate: str | None, capabilities: Capabilities) -> tuple[str, ...]:
+    """A note, if certainty over the options is wanted (None: the default) but cannot be had on this engine."""
+    if aggregate not in (None, OPTIONS) or capabilities.alternatives or not has_options(questions):
+        return ()
+    return (
+        "This engine does not return the alternatives to a token, so the certainty of choice questions is not normalised "
+        f"over their options: it is the aggregate {AGGREGATE!r}.",
+    )

@@ -30,6 +30,7 @@ class Solution(Record):
     `answer` is None if the model abstained; `certainty` is then that of the withheld answer. `closed` is False if the
     answer did not end within its tokens: then it is incomplete. `probe_model`: the model that was probed, if it is not
     the one that thought. Its probes say when to stop; the answer and its certainty come from the model that thought.
+    `raw_certainty`: the smallest raw probability of the answer's tokens, whatever the aggregate is.
     """
 
     question: str
@@ -54,10 +55,11 @@ class Solution(Record):
     forced: int = 0
     eos: bool = False
     probe_model: str | None = None
+    raw_certainty: float | None = None
 
     def summary(self) -> dict[str, Any]:
-        """What `--json` prints: all fields, with each probe as its position, answer, certainty, closed and bound."""
-        names = ("at", "answer", "certainty", "closed", "bound")
+        """What `--json` prints: all fields, with each probe as its position, answer, certainties, closed and bound."""
+        names = ("at", "answer", "certainty", "raw_certainty", "closed", "bound")
         probes = [{name: getattr(probe, name) for name in names} for probe in self.probes]
         return {name: getattr(self, name) for name in self.__slots__} | {"probes": probes}
 
@@ -106,10 +108,9 @@ class Model:
         settings = Settings.of(**options)
         await self.engine.connect()
         resolved = settings.resolve(self.engine.info)
-        settings, spec = resolved.settings, resolved.settings.spec()
-        overlap = self._overlap(settings)
+        settings, prompt = resolved.settings, resolved.settings.prompt(question)
+        spec, overlap = settings.spec(messages_of(question)[-1].content), self._overlap(settings)
         room = resolved.budget + await answer_room(self.engine, spec, resolved.rule.probe_style.over(spec))
-        prompt = settings.prompt(question)
         seed = keyed_seed(settings.seed, "\n".join(message.content for message in messages_of(prompt)))
         sampling = replace(resolved.sampling(), seed=seed, limit=resolved.budget)
         session = await self.engine.open(prompt, sampling, room=room, overlap=overlap, wait=wait)
@@ -150,6 +151,7 @@ class Model:
             forced=decision.forced,
             eos=decision.eos,
             probe_model=prober.info.name if prober else None,
+            raw_certainty=decision.raw_certainty,
         )
 
     def _overlap(self, settings: Settings) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import click
 
+from cgr.certainty import NAMES as AGGREGATES
 from cgr.cli.shared.arguments import JSON_OPTION, PATH, QUIET_OPTION
 from cgr.cli.shared.options import SESSIONS, model_options, open_given, refuse_probe_model, settings_options
 from cgr.engines.open import ModelOptions
@@ -48,7 +49,8 @@ def _read_fields(context: click.Context, parameter: click.Parameter, values: tup
 @settings_options("prefix", "close_think")
 @settings_options("max_answer_tokens",
                   help="Maximum tokens of an answer.  [default: the model's own, or 4 for integers, else 32]")  # fmt: skip
-@settings_options("aggregate", "instruction")
+@settings_options("aggregate", help=f"One of {', '.join(AGGREGATES)}.  [default: options for choice questions, else min]")
+@settings_options("instruction")
 @click.option("--sessions", type=int, help=SESSIONS)
 @model_options
 @QUIET_OPTION
@@ -73,4 +75,6 @@ def command(
         refuse_probe_model(given, "Add --probe, or leave out --probe-model.")
     count = sessions_for(sessions, given)
     loaded = open_given(given, sessions=count, budget=settings.budget)
+    for note in plan.notes(loaded.engine.capabilities):
+        click.echo(f"note:  {note}", err=True)
     return finish(partial(generate, out, plan, loaded, sessions=count), out, plan.wanted(), quiet, as_json)

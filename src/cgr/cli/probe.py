@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from cgr.certainty import AGGREGATES
+from cgr.certainty import NAMES as AGGREGATES
 from cgr.cli.shared.arguments import JSON_OPTION, PATH, QUIET_OPTION, names_in
 from cgr.cli.shared.options import SESSIONS, model_options, open_given, refuse_probe_model, settings_options
 from cgr.engines.open import ModelOptions
@@ -44,6 +44,7 @@ def command(
     from cgr.lab.record.probe import check_probeable, probe_each
     from cgr.lab.store import Store
     from cgr.lab.store.config import ProbeRequest, requests_for
+    from cgr.settings import options_note
     from cgr.solve import open_model
 
     refuse_probe_model(given, f"Probe with another model: --model {given.probe_model}")
@@ -52,10 +53,12 @@ def command(
         raise UsageError("With --for, the rules determine the probes.", "Beside --for, use no probe option but --interval.")
     with Store.open(run) as store:
         check_probeable(store)
-        config, there = store.config, store.probe_sets()
+        config, there, questions = store.config, store.probe_sets(), store.questions()
     requests = [own] if rules is None else requests_for(names_in(rules), config, there.values(), own.interval)
     probed_model = given if given.model else replace(given, model=config.model)
     count = sessions_for(sessions, probed_model)
     model = open_given(probed_model, sessions=count, budget=config.budget)
+    for note in options_note(questions, own.aggregate or config.asking.aggregate, model.engine.capabilities):
+        click.echo(f"note:  {note}", err=True)
     work = partial(probe_each, run, requests, model, open_generator=open_model, sessions=count)
     return finish(work, run, None, quiet, as_json)

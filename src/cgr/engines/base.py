@@ -41,6 +41,7 @@ class Capabilities:
     thinking_logprobs: bool = False
     overlaps: bool = False  # overlaps probes with thinking unless told otherwise
     packed: bool = False  # has `probe_many`: all cuts of a trace in one pass
+    alternatives: bool = False  # returns the likeliest alternatives to a decoded token, with their ids
     sampling: frozenset[str] = frozenset()
 
     def gives(self, need: str) -> bool:

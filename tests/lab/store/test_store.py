@@ -277,8 +277,8 @@ def test_a_finished_run_is_one_plain_file(tmp_path: Path) -> None:
 def downgrade_to_schema_1(folder: Path) -> None:
     """Change a run on disk to the first schema."""
     with sqlite3.connect(folder / schema.FILE) as old:
-        for column in ("tops", "forced"):
-            old.execute(f"ALTER TABLE traces DROP COLUMN {column}")
+        for _, table, column in schema.ADDED_COLUMNS:
+            old.execute(f"ALTER TABLE {table} DROP COLUMN {column.split()[0]}")
         old.execute("PRAGMA user_version=1")
     old.close()
 

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import os
 import secrets
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import xllamacpp
 
 NAME = "llama.cpp"
+CAPABILITIES = Capabilities("top-k", True, True, True, thinking_logprobs=True, alternatives=True, sampling=FILTERS)
 OPTIONS: frozenset[str] = frozenset()
 SAMPLED_BYTES = 2**23  # of a file's beginning, middle and end, for its fingerprint
 EXACT_BYTES = 2**28  # up to this size a file runs with a 32-bit cache
@@ -71,7 +73,7 @@ class LlamaEngine(CompletionsEngine):
             self.tags,
             await self._form(dialect, served),
             info,
-            Capabilities("top-k", True, True, True, overlap=each > 1, thinking_logprobs=True, sampling=FILTERS),
+            replace(CAPABILITIES, overlap=each > 1),
             tuple(tuple(range(first, first + each)) for first in range(0, slots, each)),
         )
 

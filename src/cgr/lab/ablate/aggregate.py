@@ -44,6 +44,8 @@ def ablate(inputs: AblationInputs) -> AblationResult:
     columns, traces = inputs.columns(), inputs.run.traces(inputs.main, whole=True)
     check_recorded(inputs, traces)
     variants = [_variant(columns, traces, *kind) for kind in product(certainty.AGGREGATES, (False, True))]
+    if any(probe.options for trace in traces for probe in trace.probes):
+        variants.append(_variant(columns, traces, certainty.OPTIONS, brace=False))
     return SHOWN.result(columns, variants, inputs.threshold)
 
 
@@ -65,7 +67,8 @@ def certainties(columns: Columns, traces: Sequence[RecordedTrace], aggregate: st
     for row, trace in enumerate(traces):
         probes = [probe for probe in trace.probes if 0 < probe.at < trace.budget and probe.at % step == 0]
         for place, probe in enumerate(sorted(probes, key=lambda probe: probe.at)):
-            found[row, place] = certainty.aggregate(aggregate, probabilities(probe, brace))
+            counted = replace(probe, probabilities=probabilities(probe, brace))
+            found[row, place] = certainty.of_probe(aggregate, counted)
     return found
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
+from cgr.certainty import OPTIONS
 from cgr.errors import UnknownName, UsageError
 from cgr.lab.exchange import parquet
 from cgr.lab.exchange.line import TraceLine, from_json, to_line
@@ -92,6 +93,7 @@ class Consistency:
     questions: dict[str, Question] = field(default_factory=dict)
     _lines: dict[Key, tuple[int, int, tuple[int, ...]]] = field(default_factory=dict)  # number, length, probed positions
     _first: TraceLine | None = None
+    _options: bool = False  # some probe has the probabilities of its options
 
     def add(self, number: int, line: TraceLine, trace: RecordedTrace) -> None:
         """Check a line against those before it; `UsageError` if they contradict each other."""
@@ -103,6 +105,7 @@ class Consistency:
         if self.questions.setdefault(line.question_id, question) != question:
             raise UsageError(f"question {key[0]!r} has another text, gold or format than in an earlier line.")
         self._lines[key] = (number, line.thinking_tokens, tuple(probe.at for probe in trace.probes))
+        self._options = self._options or any(probe.options for probe in (*trace.probes, trace.final))
 
     def _check_first(self, line: TraceLine) -> None:
         first = self._first = self._first or line
@@ -121,13 +124,17 @@ class Consistency:
         interval = math.gcd(*(at for _, _, positions in self._lines.values() for at in positions)) or first.budget
         probe_set = first.probe_set
         if probe_set is None and (first.run is None or any(positions for _, _, positions in self._lines.values())):
-            probe_set = ProbeSet("interval", interval, first.run.asking if first.run else Asking())
+            probe_set = ProbeSet("interval", interval, first.run.asking if first.run else self._asking())
         if probe_set and probe_set.where == "interval":
             self._check_interval(probe_set.interval, first.budget)
-        run = first.run or RunConfig(budget=first.budget, interval=interval, source=source)
+        run = first.run or RunConfig(budget=first.budget, interval=interval, source=source, asking=self._asking())
         golds = [question.gold for question in self.questions.values() if question.gold is not None]
         guessed: AnswerFormat = "integer" if all(map(INTEGER_0_TO_999.fullmatch, golds)) else "math"
         return run, probe_set, None if first.format else guessed
+
+    def _asking(self) -> Asking:
+        """The options of probes whose lines state none: certainty is over the options where they are known."""
+        return Asking(aggregate=OPTIONS) if self._options else Asking()
 
     def counts(self, probe_set: ProbeSet | None) -> ImportCounts:
         """The counts of all lines."""

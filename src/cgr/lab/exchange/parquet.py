@@ -19,7 +19,7 @@ from cgr.lab.exchange.line import ProbeCore, ProbeLine, TraceLine
 from cgr.lab.validation import shown
 
 ROWS = 64  # in memory at once
-AS_JSON = ("final_details", "run", "probe_set")
+AS_JSON = ("final_details", "final_alternatives", "run", "probe_set")
 FLOAT32 = ("logprobs", "tops")  # the precision of the store
 
 

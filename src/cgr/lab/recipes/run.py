@@ -101,7 +101,8 @@ class Experiment:
 
     def notes(self) -> tuple[str, ...]:
         """What a user should know about the model, if it was loaded."""
-        return self._model.engine.notes if "_model" in self.__dict__ else ()
+        engine = self._model.engine if "_model" in self.__dict__ else None
+        return (*engine.notes, *self.plan.notes(engine.capabilities)) if engine else ()
 
     def _lacks_traces(self, folder: Path, plan: Plan) -> bool:
         """Whether traces are missing. A run with another configuration is refused before a model is loaded."""
@@ -117,7 +118,7 @@ class Experiment:
 
     def _config(self, plan: Plan, stored: RunConfig) -> RunConfig:
         """The configuration that the plan has on the recipe's model."""
-        return plan.config(self.recipe.expected_info(stored), Capabilities(thinking_logprobs=True))
+        return plan.config(self.recipe.expected_info(stored), Capabilities(thinking_logprobs=True), stored)
 
     def report(self) -> WrittenReport:
         """The report of the run. It is written again only if something has changed."""

@@ -62,7 +62,7 @@ class Prober:
         rule = NoThinking() if cuts is None else AskAt(positions=cuts)
         final = trace.final if self._keeps_final(own) else None
         engine = RetraceEngine(self.engine, trace, self.on_tokens, cuts=cuts or (), final=final, generator=self.generator)
-        spec = self.probe_set.asking.spec(trace.format)
+        spec = self.probe_set.asking.spec(trace.format, trace.question)
         room = trace.thinking_tokens + await answer_room(self.engine, spec)
         session = await engine.open(await self._prompt(key, trace, own), Sampling(), room=room)
         try:

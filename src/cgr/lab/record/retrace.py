@@ -61,8 +61,8 @@ class RetraceEngine(ForwardingEngine):
         self.packed_cuts = cuts if engine.capabilities.packed and generator is None else ()
 
     async def decode(self, ids: Ids) -> str:
-        """The text of the whole trace; the driver asks for nothing else."""
-        return self.trace.text if len(ids) == len(self.trace.ids) else ""
+        """The text of the whole trace, which need not be decoded, or of other tokens of the probed model."""
+        return self.trace.text if tuple(ids) == self.trace.ids else await self.engine.decode(ids) if ids else ""
 
     async def open(
         self, prompt: Prompt, sampling: Sampling, *, room: int, overlap: bool = False, wait: float | None = None

@@ -7,10 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from cgr.certainty import DEFAULT as AGGREGATE
+from cgr.certainty import OPTIONS
 from cgr.errors import NotRecorded, UsageError
 from cgr.lab import compare as comparing
 from cgr.lab.compare import tables as compare_tables
 from cgr.lab.compare.result import Compared
+from cgr.lab.decide import arrays
 from cgr.lab.decide import replay as decisions
 from cgr.lab.decide.columns import Columns
 from cgr.lab.decide.run import Run
@@ -18,7 +21,7 @@ from cgr.lab.exchange import as_run_folder
 from cgr.lab.output import as_json, beside, unique_names, write_json, write_table
 from cgr.lab.report import figures, numbers, page, tables
 from cgr.lab.report.figures import FigureData
-from cgr.lab.report.result import Report
+from cgr.lab.report.result import RawRow, Report
 from cgr.lab.score.accuracy import PENALTIES, check_penalties
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 
@@ -105,7 +108,40 @@ def _reported(
     compared, why_not = _compared(run, penalties)
     decide = decisions.deciding(columns, rule, opened.traces(), opened.spec())
     report = numbers.report(columns, thresholds, penalties, rule=rule, decide=decide)
+    report = replace(
+        report, aggregate=opened.spec().aggregate, raw=_raw(opened, columns, thresholds) if rule == "cgr" else ()
+    )
+    report = replace(report, notes=(*report.notes, *_raw_note(report)))
     return ReportedRun(columns, report, decide, opened.traces(), compared, why_not)
+
+
+def _raw(run: Run, columns: Columns, thresholds: Sequence[float]) -> tuple[RawRow, ...]:
+    """The rule `cgr` on the raw certainty, if the recorded one is over the options of choice questions."""
+    traces = run.traces()
+    if run.spec().aggregate != OPTIONS or not any(probe.options for trace in traces for probe in trace.probes):
+        return ()
+    plain = arrays.with_aggregate(columns, traces, AGGREGATE)
+    return tuple(numbers.raw_row(plain, threshold, arrays.first_sure(plain, threshold)) for threshold in thresholds)
+
+
+def _raw_note(report: Report) -> tuple[str, ...]:
+    """What a certainty over the options changes at the shown threshold; empty if there is none."""
+    raw = next((row for row in report.raw if row.threshold == report.shown), None)
+    if raw is None:
+        return ()
+    own, saved = numbers.at(report.thresholds, report.shown), numbers.at(report.savings, report.shown)
+    with_loss = [
+        f"{100 * net:.1f}% net{_points(diff)}"
+        for net, diff in ((saved.net_share, own.diff_points), (raw.net_share, raw.diff_points))
+    ]
+    return (
+        "The certainty is that of the chosen letter among the options. At "
+        f"{report.shown:g} it saves {with_loss[0]}; the raw certainty of the same probes saves {with_loss[1]}.",
+    )
+
+
+def _points(diff: float | None) -> str:
+    return "" if diff is None else f" at {diff:+.2f} points"
 
 
 def _compared(run: str | Path, penalties: tuple[float, ...]) -> tuple[Compared | None, str]:

@@ -120,6 +120,13 @@ def _threshold_row(columns: Columns, threshold: float, decided: Decisions) -> re
     )
 
 
+def raw_row(columns: Columns, threshold: float, decided: Decisions) -> result.RawRow:
+    """A rule that reads the raw certainty, which is that of these columns."""
+    saved, right = scores.savings(columns, decided), decided.right
+    points = scores.compare(columns, right).diff_points
+    return result.RawRow(threshold, scores.accuracy(columns, right), points, saved.share, saved.net_share, decided.fired)
+
+
 def _grade_row(columns: Columns, threshold: float, decided: Decisions, penalty: float) -> result.GradeRow:
     baseline = scores.grade(columns, columns.final_right, penalty)
     answered = decided.sure | scores.sure_at_end(decided, threshold)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cgr.certainty import DEFAULT as AGGREGATE
 from cgr.lab.score.accuracy import Comparison, Savings, Spread
 from cgr.lab.score.calibration import Selective
 from cgr.lab.store.recorded import RunInfo
@@ -112,6 +113,18 @@ class TradeOffRow(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class RawRow(Record):
+    """The rule at one threshold if it reads the raw certainty, beside a certainty over the options."""
+
+    threshold: float
+    accuracy: float | None
+    diff_points: float | None
+    share: float
+    net_share: float
+    fired: int
+
+
+@dataclass(frozen=True, slots=True)
 class SelectiveRow(Record):
     """How well certainty separates right from wrong: among final answers, all probes, or the rule's answers."""
 
@@ -122,7 +135,8 @@ class SelectiveRow(Record):
 
 @dataclass(frozen=True, slots=True)
 class Report(Record):
-    """All numbers of a run. `shown` is the threshold of the figures that show only one."""
+    """All numbers of a run. `shown` is the threshold of the figures that show only one. `aggregate`: of the certainty; if
+    that is over the options of choice questions, `raw` has the same rule on the raw certainty."""
 
     run: RunInfo
     rule: str
@@ -140,3 +154,5 @@ class Report(Record):
     selective: tuple[SelectiveRow, ...]
     notes: tuple[str, ...]
     schema: int = SCHEMA
+    aggregate: str = AGGREGATE
+    raw: tuple[RawRow, ...] = ()

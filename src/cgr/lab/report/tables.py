@@ -21,6 +21,16 @@ ACCURACY = Head("correct_mean", "Acc.", ".2f")
 RELATIVE = Head("accuracy", "Rel. Acc.", ".2f", 100, "%")
 
 
+RAW = (
+    THRESHOLD,
+    RELATIVE,
+    Head("diff_points", "Rel. Diff. (points)", "+.2f"),
+    Head("fired", "Stopped early", ",d"),
+    Head("share", "Share", ".1f", 100, "%"),
+    Head("net_share", "Net share", ".1f", 100, "%"),
+)
+
+
 def baseline(report: Report) -> Table:
     """Accuracy and its spread over seeds: the baseline, then the rule at each threshold."""
     heads = (
@@ -126,6 +136,12 @@ def selective(report: Report) -> Table:
     return Table.of_records("selective", "How well certainty separates right from wrong", heads, rows)
 
 
+def raw_certainty(report: Report) -> Table:
+    """The rule on the raw certainty, beside that over the options."""
+    caption = f"{report.rule} on the raw certainty (the smallest probability), not normalised over the options"
+    return Table.of_records("raw_certainty", caption, RAW, report.raw)
+
+
 def models(reports: Sequence[Report]) -> Table:
     """The paper's Table 1 (baseline of each model), with the rule at the shown threshold beside it."""
     heads = (
@@ -173,7 +189,8 @@ TABLES: tuple[Callable[[Report], Table], ...] = (baseline, thresholds, grade, sa
 
 def write(report: Report, folder: Path) -> tuple[Path, ...]:
     """Write every table of one run, three files each; the paths."""
-    return tuple(path for make in TABLES for path in write_table(make(report), folder))
+    made = [*TABLES, *((raw_certainty,) if report.raw else ())]
+    return tuple(path for make in made for path in write_table(make(report), folder))
 
 
 LINES = (
@@ -194,7 +211,8 @@ def lines(report: Report) -> list[str]:
     title = f"{report.run.name}: {report.run.model}, {plural(size.questions, 'question')} × {plural(size.seeds, 'seed')}"
     first: tuple[Cell, ...] = ("baseline", base.correct_mean, base.accuracy, *[""] * 6)
     rows = (first, *(_row(*pair) for pair in zip(report.thresholds, report.savings, strict=True)))
-    return [title, *Table("", "", LINES, rows).lines(left=0), *(f"Note: {note}" for note in report.notes)]
+    raw = ["Raw certainty:", *raw_certainty(report).lines(left=0)] if report.raw else []
+    return [title, *Table("", "", LINES, rows).lines(left=0), *raw, *(f"Note: {note}" for note in report.notes)]
 
 
 def _row(row: ThresholdRow, saved: SavingsRow) -> tuple[Cell, ...]:
