@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, overload
+from typing import Any, TypedDict, overload
 
 from cgr.certainty import DEFAULT as AGGREGATE
 from cgr.certainty import NAMES as AGGREGATES
@@ -22,6 +22,28 @@ BUDGET = 32_000
 INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
 PROBES_PER_BUDGET = BUDGET // INTERVAL
 PROMPT_ROOM = 512  # tokens left for the question in a context that is too small for the paper's budget
+
+
+class SettingsKeywords(TypedDict, total=False):
+    """The fields of `Settings` as keywords, so that editors and type checkers know them."""
+
+    rule: str
+    threshold: float | None
+    interval: int | None
+    budget: int | None
+    max_answer_tokens: int | None
+    aggregate: str | None
+    temperature: float
+    top_p: float
+    seed: int
+    at_budget: AtEnd
+    at_end_of_thinking: AtEnd
+    prefix: str
+    close_think: CloseThink
+    overlap: bool | None
+    full: bool
+    instruction: str
+    parameters: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,16 @@ from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from cgr import sync
 from cgr.drive.driver import Driver, Outcome, answer_room
 from cgr.drive.events import EventStream, OnEvent
 from cgr.engines.base import Engine, keyed_seed
-from cgr.engines.open import EMBEDDED, ModelOptions, find_model
+from cgr.engines.open import EMBEDDED, ModelKeywords, ModelOptions, find_model
 from cgr.errors import UsageError
 from cgr.records import Conversation, Probe, Record, StopCause, messages_of
-from cgr.settings import PROMPT_ROOM, Resolved, Settings
+from cgr.settings import PROMPT_ROOM, Resolved, Settings, SettingsKeywords
 
 T = TypeVar("T")
 
@@ -69,15 +69,23 @@ class Model:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self.closed = False
         self._runner: asyncio.Runner | None = None
         self._finalizer: weakref.finalize[..., Model] | None = None
 
-    def solve(self, question: Conversation, *, on_event: OnEvent | None = None, **options: Any) -> Solution:
+    def solve(
+        self, question: Conversation, *, on_event: OnEvent | None = None, **options: Unpack[SettingsKeywords]
+    ) -> Solution:
         """Answer one question. Options are the fields of `cgr.Settings`."""
         return self._run(lambda: self.asolve(question, on_event=on_event, **options))
 
     async def asolve(
-        self, question: Conversation, *, on_event: OnEvent | None = None, wait: float | None = None, **options: Any
+        self,
+        question: Conversation,
+        *,
+        on_event: OnEvent | None = None,
+        wait: float | None = None,
+        **options: Unpack[SettingsKeywords],
     ) -> Solution:
         """The same for asynchronous code; as many can run at once as the model has `sessions`.
 
@@ -91,7 +99,9 @@ class Model:
                 on_event(event)
         return stream.result
 
-    def astream(self, question: Conversation, *, wait: float | None = None, **options: Any) -> EventStream[Solution]:
+    def astream(
+        self, question: Conversation, *, wait: float | None = None, **options: Unpack[SettingsKeywords]
+    ) -> EventStream[Solution]:
         """The events of answering one question, as an async iterator; its `result` is the solution.
 
         Leaving the iteration early cancels the work. Options are the fields of `cgr.Settings`.
@@ -102,10 +112,11 @@ class Model:
         self,
         question: Conversation,
         wait: float | None,
-        options: dict[str, Any],
+        options: SettingsKeywords,
         stream: EventStream[Solution] | None = None,
     ) -> Solution:
         settings = Settings.of(**options)
+        self._refuse_closed()
         await self.engine.connect()
         resolved = settings.resolve(self.engine.info)
         settings, prompt = resolved.settings, resolved.settings.prompt(question)
@@ -168,6 +179,7 @@ class Model:
             await self.engine.connect()
             await self.engine.close()  # this loop's connections; the model stays loaded
 
+        self._refuse_closed()
         _refuse_event_loop()
         with asyncio.Runner() as runner:
             sync.run(runner.get_loop(), connect_only)
@@ -175,7 +187,12 @@ class Model:
     def _run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return sync.run(self._ready().get_loop(), work)
 
+    def _refuse_closed(self) -> None:
+        if self.closed:
+            raise UsageError("This model is closed.", "Open it again: open_model(...).")
+
     def _ready(self) -> asyncio.Runner:
+        self._refuse_closed()
         _refuse_event_loop()
         if self._runner is None:
             self._runner = asyncio.Runner()
@@ -185,13 +202,15 @@ class Model:
         return self._runner
 
     def close(self) -> None:
-        """Close the connections that `solve` opened. The model stays loaded as long as this object exists."""
+        """Close the connections that `solve` opened; the model cannot be used afterwards. It stays loaded as long as this
+        object exists."""
+        self.closed = True
         if self._finalizer:
             self._finalizer()
             self._runner = self._finalizer = None
 
     async def aclose(self) -> None:
-        """The same for asynchronous code."""
+        """Close the connections of this event loop. The model can be used again, also on another event loop."""
         await self.engine.close()
 
     def __enter__(self) -> Self:
@@ -203,6 +222,7 @@ class Model:
         self.close()
 
     async def __aenter__(self) -> Self:
+        self._refuse_closed()
         await self.engine.connect()
         return self
 
@@ -235,7 +255,7 @@ def _in_event_loop() -> bool:
     return True
 
 
-def open_model(model: str | None = None, **options: Any) -> Model:
+def open_model(model: str | None = None, **options: Unpack[ModelKeywords]) -> Model:
     """Load a model: nothing for the embedded one, a `.gguf` file, a hub id, `hf:ID`, `vllm:ID` or `llama-server:FILE`; or
     reach one at a server, by `base_url` (or CGR_BASE_URL and CGR_API_KEY, for a model that is not on this machine).
 
@@ -251,8 +271,10 @@ def open_model(model: str | None = None, **options: Any) -> Model:
     return opened
 
 
-def solve(question: str, model: str | None = None, *, on_event: OnEvent | None = None, **options: Any) -> Solution:
-    """Answer one question and stop thinking when the model is sure.
+def solve(
+    question: str, model: str | None = None, *, on_event: OnEvent | None = None, **options: Unpack[SettingsKeywords]
+) -> Solution:
+    """Answer one question and stop thinking when the model is sure. Options are the fields of `cgr.Settings`.
 
     >>> import cgr
     >>> cgr.solve("Start with x=864. Apply x=(8x+97) mod 1000, 2 times. Find x.").answer  # doctest: +SKIP
@@ -263,7 +285,9 @@ def solve(question: str, model: str | None = None, *, on_event: OnEvent | None =
         return loaded.solve(question, on_event=on_event, **options)
 
 
-async def asolve(question: str, model: str | None = None, *, on_event: OnEvent | None = None, **options: Any) -> Solution:
+async def asolve(
+    question: str, model: str | None = None, *, on_event: OnEvent | None = None, **options: Unpack[SettingsKeywords]
+) -> Solution:
     """The same for asynchronous code."""
     settings = Settings.of(**options)
     async with open_model(model, overlap=settings.overlap, budget=settings.budget) as loaded:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from cgr.engines.base import Engine, ModelInfo
 from cgr.errors import ModelNotFound, UnknownName, UsageError
@@ -40,6 +40,26 @@ SPECIFIC = {
     "dtype": "hf:... and vllm:...",
     "device": "hf:...",
 }
+
+
+class ModelKeywords(TypedDict, total=False):
+    """The fields of `ModelOptions` as keywords of `open_model`, so that editors and type checkers know them."""
+
+    base_url: str | Sequence[str]
+    api_key: str | None
+    tokenizer: str | None
+    think_tags: str | None
+    threads: int | None
+    device: str | None
+    dtype: str | None
+    dialect: Sequence[str]
+    chunk: int | None
+    probe_model: str | None
+    sessions: int
+    overlap: bool | None
+    context: int | None
+    budget: int | None
+    patience: RetryPolicy | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +102,8 @@ class ModelOptions:
             raise UsageError(f"A model cannot be opened with {self.sessions} sessions.", "Use sessions=1 or more.")
         if self.threads is not None and self.threads < 1:
             raise UsageError(f"A model cannot run with {self.threads} threads.", "Use --threads 1 or more.")
+        if self.chunk is not None and self.chunk < 1:
+            raise UsageError(f"A request cannot be for {self.chunk} tokens.", "Use --chunk 1 or more.")
 
     @classmethod
     def of(cls, **options: Any) -> ModelOptions:

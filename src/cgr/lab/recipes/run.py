@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from cgr import __version__
 from cgr.engines.base import Capabilities, ModelInfo
@@ -82,7 +83,7 @@ class Experiment:
     def _other_model(self, further: ExtraProbes) -> Model:
         """The model that a further set is probed with."""
         recipe, addresses = self.recipe, tuple((further.base_url or "").split())
-        same = {"sessions": self.sessions, "budget": recipe.budget, "threads": recipe.threads}
+        same: dict[str, Any] = {"sessions": self.sessions, "budget": recipe.budget, "threads": recipe.threads}
         key = self.api_key if addresses else None
         return open_model(further.model, base_url=addresses, api_key=key, think_tags=further.think_tags, **same)
 
