@@ -19,18 +19,12 @@ from cgr.engines.base import ModelInfo
 from cgr.engines.open import ModelOptions
 from cgr.errors import UsageError
 from cgr.records import Probe
-from cgr.rules import read_parameters
+from cgr.rules import Rule, read_parameters
 from cgr.settings import Resolved, Settings
 from cgr.solve import Solution
 
 BARS = "▁▂▃▄▅▆▇█"
 CHART_WIDTH = 32
-REASONS = {
-    "certainty": "the model was certain",
-    "end_of_thinking": "the model ended its thinking",
-    "budget": "the budget was spent",
-    "gave_up": "the rule gave up",
-}
 
 
 @click.command("solve")
@@ -100,16 +94,17 @@ class LiveDisplay:
         self.console = Console(file=file or sys.stdout, quiet=quiet, highlight=False, soft_wrap=True)
         self.probes: list[Probe] = []
         self.threshold = 1.0
+        self.rule = Rule()
         self._fresh_line = True
 
     def begin(self, question: str, resolved: Resolved, info: ModelInfo, own_problem: bool) -> None:
         """Print the question and the settings. `own_problem`: the question is a problem of the embedded model."""
-        self.threshold = resolved.threshold
+        self.threshold, self.rule = resolved.threshold, resolved.rule
         if own_problem:
             self.console.print("No question was given: this is one of the embedded model's problems.", style="italic")
         self.console.print(Text(question.strip(), style="bold"))
         self.console.print(
-            f"{info.name} on {info.engine}, rule {resolved.rule.name}, a probe every {resolved.interval} tokens, "
+            f"{info.name} on {info.engine}, rule {resolved.rule.name}, {resolved.rule.probe_text}, "
             f"budget {resolved.budget}\n",
             style="dim",
         )
@@ -148,11 +143,19 @@ class LiveDisplay:
         self.console.print()
         self.console.print(_answer_line(solution))
         left = solution.budget - solution.thinking_tokens
+        compared = "threshold" in self.rule.parameters() or (solution.abstained and solution.stop_cause != "gave_up")
+        certainty = f"{solution.certainty:.4f}" + (f" (threshold {solution.threshold:g})" if compared else "")
         rows = [
-            ("Certainty", f"{solution.certainty:.4f} (threshold {solution.threshold:g})"),
-            ("Stopped", f"because {REASONS[solution.stop_cause]}"),
+            (
+                "Certainty",
+                certainty if solution.probes or solution.stop_cause != "gave_up" else "unknown: nothing was probed",
+            ),
+            ("Stopped", f"because {self.rule.why(solution.stop_cause, solution.certainty)}"),
             ("Thinking", f"{solution.thinking_tokens} tokens of the budget of {solution.budget}: {left} unused"),
-            ("Probes", f"{len(solution.probes)}, which decoded {_tokens(solution.probe_tokens)}"),
+            (
+                "Probes",
+                f"{len(solution.probes)}, which decoded {_tokens(solution.probe_tokens)}" if solution.probes else "none",
+            ),
             ("Answering", f"{_tokens(solution.answer_tokens)} more"),
         ]
         if solution.probe_model:
