@@ -10,14 +10,14 @@ from typing import Any
 import click
 
 from cgr.certainty import NAMES as AGGREGATES
-from cgr.cli.shared.arguments import JSON_OPTION, PATH, QUIET_OPTION, names_in
-from cgr.cli.shared.options import SESSIONS, model_options, open_given, refuse_probe_model, settings_options
+from cgr.cli.shared.arguments import JSON_OPTION, PATH, PROBES, QUIET_OPTION, ProbesCommand, names_in
+from cgr.cli.shared.options import SESSIONS, open_given, other_model_options, refuse_probe_model, settings_options
 from cgr.engines.open import ModelOptions
 from cgr.errors import UsageError
 from cgr.lab.store.config import WHERE
 
 
-@click.command("probe")
+@click.command("probe", cls=ProbesCommand)
 @click.argument("run", type=PATH)
 @click.option("--at", "where", type=click.Choice(WHERE), default="interval", show_default=True,
               help="Where to cut: every --interval tokens, before Waits, after paragraphs, or at the start.")  # fmt: skip
@@ -28,9 +28,11 @@ from cgr.lab.store.config import WHERE
 @settings_options("max_answer_tokens", help="Maximum tokens of a probed answer.  [default: the run's]")
 @settings_options("aggregate", default=None, help=f"One of {', '.join(AGGREGATES)}.  [default: the run's]")
 @click.option("--for", "rules", help="Record the probes that these rules need, such as deer,dynasor; all: every rule.")
-@click.option("--set", "name", help="Name of the probe set.  [default: default, then a name from its settings]")
+@click.option(
+    PROBES, "name", metavar="NAME", help="Name of the new set.  [default: default, then a name from its settings]"
+)
 @click.option("--sessions", type=int, help=SESSIONS)
-@model_options
+@other_model_options
 @QUIET_OPTION
 @JSON_OPTION
 def command(
@@ -43,7 +45,7 @@ def command(
     from cgr.cli.shared.finish import finish, sessions_for
     from cgr.lab.record.probe import check_probeable, probe_each
     from cgr.lab.store import Store
-    from cgr.lab.store.config import ProbeRequest, requests_for
+    from cgr.lab.store.config import ALL, ProbeRequest, requests_for, without_probes
     from cgr.settings import options_note
     from cgr.solve import open_model
 
@@ -55,6 +57,14 @@ def command(
         check_probeable(store)
         config, there, questions = store.config, store.probe_sets(), store.questions()
     requests = [own] if rules is None else requests_for(names_in(rules), config, there.values(), own.interval)
+    for name in names_in(rules or ""):
+        if name != ALL and (note := without_probes(name, config)):
+            click.echo(f"note:  {note}", err=True)
+    if not requests and not (quiet or as_json):
+        click.echo(f"No probes were made in {run}.")
+        return 0
+    if not requests:
+        return finish(lambda progress: None, run, None, quiet, as_json)
     probed_model = given if given.model else replace(given, model=config.model)
     count = sessions_for(sessions, probed_model)
     model = open_given(probed_model, sessions=count, budget=config.budget)

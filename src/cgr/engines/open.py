@@ -73,7 +73,7 @@ class ModelOptions:
     model: str | None = option(
         None,
         "A .gguf file, a hub id (ORG/NAME), hf:ID_OR_FOLDER, vllm:ID, llama-server:FILE, or a name that --base-url serves."
-        "  [default: the embedded model]",
+        "  [env var: CGR_MODEL; default: the embedded model]",
     )
     base_url: tuple[str, ...] = option(
         (),

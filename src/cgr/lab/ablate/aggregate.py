@@ -53,7 +53,7 @@ def check_recorded(inputs: AblationInputs, traces: Sequence[RecordedTrace]) -> N
     """Raise `NotRecorded` if the probes have no tokens (imported runs)."""
     if not any(probe.tokens for trace in traces for probe in trace.probes):
         message = f"The probes in {inputs.run.folder} were recorded without their tokens."
-        raise NotRecorded(message, inputs.command("--set with-tokens"))
+        raise NotRecorded(message, inputs.command("--probes with-tokens"))
 
 
 def _variant(columns: Columns, traces: Sequence[RecordedTrace], aggregate: str, brace: bool) -> Variant:

@@ -200,6 +200,7 @@ def compare_run(
     """All rules on a run's folder or a file of traces; options as in `compare`."""
     with as_run_folder(run) as folder:
         opened = Run.open(folder)
+        opened.folder = Path(run)  # a file was imported into a folder that is soon removed
         return compare(
             opened.rule_columns(),
             opened.decide,

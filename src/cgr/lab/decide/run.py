@@ -19,6 +19,7 @@ from cgr.lab.decide.replay import decide_probes
 from cgr.lab.store import DEFAULT, Key, Store
 from cgr.lab.store.config import NATURAL, Asking, ProbeRequest, ProbeSet, RunConfig, requests_of, same_model, satisfies
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
+from cgr.lab.store.schema import FILE
 from cgr.lab.types import Bools
 from cgr.probing import ProbeSpec, ProbeStyle
 from cgr.rules import Rule
@@ -33,7 +34,8 @@ class Run:
     `main`: the probe set that is read unless a rule needs another; None if the run has no probes. `keys`: the question and
     the seed of each trace in it. `questions`: all questions of the run, in any probe set. `chosen`: the caller named the
     main set, so rules without a probe style of their own read it. `read`: reads the traces with the probes of a set (None:
-    without probes), with or without token ids. Traces and columns are read once and kept.
+    without probes), with or without token ids. `folder`: the folder or the file that messages name. Traces and columns are
+    read once and kept.
     """
 
     info: RunInfo
@@ -204,5 +206,12 @@ def _missing(folder: Path, rule: Rule, request: ProbeRequest) -> NotRecorded:
     style = f" after {request.prefix!r}" if request.prefix else " with the thinking closed" if request.close_think else ""
     return NotRecorded(
         f"The rule {rule.name!r} needs probes {where}{style}{reads}, which were not recorded.",
-        f"Record them: cgr probe {folder} --for {rule.name}",
+        f"Record them: {_record_in(folder)} --for {rule.name}",
     )
+
+
+def _record_in(run: Path) -> str:
+    """The command that probes a run; a file of traces has to be imported first."""
+    if not run.is_file() or run.name == FILE:
+        return f"cgr probe {run}"
+    return f"cgr import {run} runs/{run.stem}, then cgr probe runs/{run.stem}"

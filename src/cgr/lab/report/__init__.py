@@ -96,6 +96,7 @@ def load(run: str | Path, probe_set: str | None = None) -> tuple[Run, Columns]:
     """A run (a folder, or a file of traces) and its columns, whose steps lie on a grid even if the probes do not."""
     with as_run_folder(run) as folder:
         opened = Run.open(folder, probe_set)
+        opened.folder = Path(run)  # a file was imported into a folder that is soon removed
         interval = opened.info.interval if opened.info.interval >= 1 else max(1, opened.info.budget // STEPS)
         opened.traces()  # read while the folder exists: that of a file is temporary
         return opened, replace(opened.columns(), info=replace(opened.info, interval=interval))

@@ -195,7 +195,7 @@ class Store:
             same = (one for one, stored in sets.items() if not differences(stored, probe_set))
             name = next(same, None) or probe_set.new_name(sets)
         if name in sets:
-            what, hint = f"The probe set {name!r}", "Choose another name with --set, or leave --set out."
+            what, hint = f"The probe set {name!r}", "Choose another name with --probes, or leave --probes out."
             refuse_differences(what, sets[name], probe_set, hint)
         else:
             with self.at_once():

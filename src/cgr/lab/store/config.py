@@ -236,6 +236,22 @@ def requests_for(
     return [*found]
 
 
+def without_probes(name: str, config: RunConfig) -> str | None:
+    """What a rule reads if `cgr probe` can record nothing for it, as a sentence; None if it reads probes."""
+    rule = rule_at_interval(name, config.interval)
+    if rule.forces and config.rule == NATURAL:
+        return (
+            f"The rule {name!r} is not replayed on this run: it forces the thinking to continue. "
+            "Record a forced run: cgr generate --rule budget-forcing --probe ..."
+        )
+    if rule.forces or requests_of(rule):
+        return None
+    if "thinking_logprobs" not in rule.needs:
+        return f"The rule {name!r} reads no probes: there is nothing to record for it."
+    state = "which this run has" if config.logprobs else "which this run lacks: make it with cgr generate --logprobs"
+    return f"The rule {name!r} reads no probes, but the log-probabilities of the thinking, {state}."
+
+
 def rule_at_interval(name: str, interval: int) -> Rule:
     """A rule by name, with this interval if it has one."""
     known = known_rules()[name].parameters()
