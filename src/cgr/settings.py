@@ -53,7 +53,7 @@ class Settings:
 
     rule: str = option("cgr", "The stopping rule: a name (see `cgr rules`) or a file written by `cgr fit`.")
     threshold: float | None = option(None, "Certainty from which to stop.  [default: 0.99, or the rule's own]")
-    interval: int | None = option(None, "Thinking tokens between two probes.  [default: 1000, or the model's own]")
+    interval: int | None = option(None, "Thinking tokens between two probes.  [default: the model's own, or 1000]")
     budget: int | None = option(None, "Maximum number of thinking tokens.  [default: 32000, or what fits the model]")
     max_answer_tokens: int | None = option(None, "Maximum tokens of a probed answer.  [default: 32, or the model's own]")
     aggregate: str | None = option(
@@ -64,13 +64,13 @@ class Settings:
     seed: int = option(0, "Random seed of the thinking.")
     at_budget: AtEnd = option("answer", "What to do if the budget is spent and the model is not certain.")
     at_end_of_thinking: AtEnd = option("answer", "What to do if the model ends its thinking and is not certain.")
-    prefix: str = option(PREFIX, "Text that a probe appends to ask for the answer.")
+    prefix: str = option(PREFIX, f"Text that a probe appends to ask for the answer.  [default: '{PREFIX}']")
     close_think: CloseThink = option(
         "never", "Whether to write the end tag before the prefix; auto: only before the final answer."
     )
     overlap: bool | None = option(None, "Continue thinking while a probe is running.  [default: only on servers]")
     full: bool = option(False, "Decode every answer to its end, even if its first tokens are not certain.")
-    instruction: str = option(INSTRUCTION, "Text after each question.")
+    instruction: str = option(INSTRUCTION, f"Text after each question.  [default: '{INSTRUCTION}']")
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -14,9 +14,12 @@ from cgr.lab.store import Store
 @click.command("export", cls=ProbesCommand)
 @click.argument("run", type=PATH)
 @click.argument("out", type=PATH)
-@click.option("--format", "form", type=click.Choice(FORMATS), help="[default: from the name of OUT, or jsonl]")
+@click.option("--format", "form", type=click.Choice(FORMATS), help="Format of OUT.  [default: from its name, or jsonl]")
 @click.option(
-    PROBES, "probe_set", metavar="NAME", help="Name of the probe set to export.  [default: the run's default set]"
+    PROBES,
+    "probe_set",
+    metavar="NAME",
+    help="Name of the probe set to export.  [default: the set called default, or the run's first]",
 )
 @click.option("--no-thinking", is_flag=True, help="Leave out the text and the tokens of the thinking.")
 def command(run: Path, out: Path, form: FileFormat | None, probe_set: str | None, no_thinking: bool) -> None:

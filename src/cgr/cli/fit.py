@@ -20,13 +20,17 @@ if TYPE_CHECKING:
 @click.command("fit", cls=ProbesCommand)
 @click.argument("run", type=PATH)
 @click.option("--rule", "name", default="calibrated", show_default=True, help="The rule to fit; see `cgr rules`.")
-@click.option("--set", "kept", multiple=True, help="A parameter to keep fixed, such as --set rare=3; may be repeated.")
+@click.option("--set", "kept", multiple=True, metavar="NAME=VALUE",
+              help="A parameter to keep fixed, such as rare=3; may be repeated.")  # fmt: skip
 @click.option("--out", type=PATH, help="File to write, ending in .json.  [default: RUN/RULE.json]")
 @click.option("--share", type=float, default=1.0, show_default=True,
               help="Share of the questions to fit on; `cgr compare --tune-on SHARE` scores on the others.")  # fmt: skip
 @click.option("--penalty", type=float, default=1.0, show_default=True, help="For give-up: penalty for a wrong answer.")
 @click.option(
-    PROBES, "probe_set", metavar="NAME", help="Name of the probe set to read.  [default: default, or the run's first]"
+    PROBES,
+    "probe_set",
+    metavar="NAME",
+    help="Name of the probe set to read.  [default: the set called default, or the run's first]",
 )
 @JSON_OPTION
 def command(
@@ -35,7 +39,7 @@ def command(
     """Fit the parameters of a rule to the questions of a RUN, for use on other questions: `cgr solve --rule FILE`.
 
     The main parameter gets the value with the largest net savings at equal accuracy. The rule `calibrated` also learns its
-    weights. The rule `give-up` gets the bound and the patience that suit the penalty.
+    weights. The rule `give-up` gets the floor and the patience that suit the penalty.
     """
     check_installed("numpy")
     from cgr.lab import fit as fitting

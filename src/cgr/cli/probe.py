@@ -9,9 +9,15 @@ from typing import Any
 
 import click
 
-from cgr.certainty import NAMES as AGGREGATES
 from cgr.cli.shared.arguments import JSON_OPTION, PATH, PROBES, QUIET_OPTION, ProbesCommand, names_in
-from cgr.cli.shared.options import SESSIONS, open_given, other_model_options, refuse_probe_model, settings_options
+from cgr.cli.shared.options import (
+    AGGREGATE,
+    SESSIONS,
+    open_given,
+    other_model_options,
+    refuse_probe_model,
+    settings_options,
+)
 from cgr.engines.open import ModelOptions
 from cgr.errors import UsageError
 from cgr.lab.store.config import WHERE
@@ -26,10 +32,13 @@ from cgr.lab.store.config import WHERE
 @settings_options("close_think", default=None,
                   help="Whether to write the end tag before the prefix.  [default: the run's]")  # fmt: skip
 @settings_options("max_answer_tokens", help="Maximum tokens of a probed answer.  [default: the run's]")
-@settings_options("aggregate", default=None, help=f"One of {', '.join(AGGREGATES)}.  [default: the run's]")
+@settings_options("aggregate", default=None, help=f"{AGGREGATE}  [default: the run's]")
 @click.option("--for", "rules", help="Record the probes that these rules need, such as deer,dynasor; all: every rule.")
 @click.option(
-    PROBES, "name", metavar="NAME", help="Name of the new set.  [default: default, then a name from its settings]"
+    PROBES,
+    "name",
+    metavar="NAME",
+    help="Name of the probe set.  [default: default if it is the first, else a name from its options]",
 )
 @click.option("--sessions", type=int, help=SESSIONS)
 @other_model_options

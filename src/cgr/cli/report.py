@@ -22,14 +22,17 @@ if TYPE_CHECKING:
 )
 @click.option("--penalties", **PENALTIES)
 @click.option(
-    PROBES, "probe_set", metavar="NAME", help="Name of the probe set to read.  [default: default, or the run's first]"
+    PROBES,
+    "probe_set",
+    metavar="NAME",
+    help="Name of the probe set to read.  [default: the set called default, or the run's first]",
 )
 @click.option("--rule", default="cgr", show_default=True, help="The rule to replay; see `cgr rules`.")
 @JSON_OPTION
 def command(runs: tuple[Path, ...], as_json: bool, **options: Any) -> None:
     """Score recorded RUNS and write tables, figures and a web page. Several runs are shown side by side.
 
-    A run is a folder made by `cgr generate`, or a .jsonl file of traces.
+    A run is a folder made by `cgr generate` or `cgr import`, or a .jsonl or .parquet file of traces.
     """
     check_installed("numpy", "matplotlib")
     from cgr.lab.report import write_report

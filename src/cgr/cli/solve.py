@@ -31,7 +31,7 @@ CHART_WIDTH = 32
 @click.argument("question", required=False)
 @settings_options("rule", "threshold")
 @click.option("--set", "given_parameters", multiple=True,
-              help="A parameter of the rule, such as --set agree=5; may be repeated.")  # fmt: skip
+              metavar="NAME=VALUE", help="A parameter of the rule, such as agree=5; may be repeated.")  # fmt: skip
 @settings_options("interval", "budget", "max_answer_tokens", "aggregate", "temperature", "top_p", "seed")
 @settings_options("at_budget", "at_end_of_thinking", "prefix", "close_think", "overlap", "full")
 @model_options

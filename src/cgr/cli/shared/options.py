@@ -23,6 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 SESSIONS = "Traces in flight.  [default: 8 for the embedded model, 16 for each server, else 1]"
 MODEL_FIELDS = tuple(one for one in fields(ModelOptions) if "help" in one.metadata)
 SETTINGS_FIELDS = {one.name: one for one in fields(Settings)}
+AGGREGATE = SETTINGS_FIELDS["aggregate"].metadata["help"].partition("  [")[0]  # without the default
 CONFIGURABLE = tuple(one.name for one in MODEL_FIELDS if one.name != "probe_model")  # not every command probes
 SERVER_KEYS = ("base_url", "api_key")
 FILE_HINT = 'Write one key per line, as in: model = "model.gguf"'
@@ -36,14 +37,20 @@ def model_options(function: F) -> F:
     return _model_options(function, with_environment)
 
 
+def single_model_options(function: F) -> F:
+    """The same for a command that never uses a second model: the help does not name one, and it is refused with a hint."""
+    return _model_options(function, with_environment, probe_model={"hidden": True})
+
+
 def other_model_options(function: F) -> F:
     """The same for a command on a run or a recipe that has a model of its own: of the environment and the configuration
     file, only the server and its key are used."""
     help, _, _ = MODEL_FIELDS[0].metadata["help"].partition("  [")
-    return _model_options(function, lambda chosen: chosen, help=f"{help}  [default: that of the run or the recipe]")
+    own = {"help": f"{help}  [default: that of the run or the recipe]"}
+    return _model_options(function, lambda chosen: chosen, model=own, probe_model={"hidden": True})
 
 
-def _model_options(function: F, complete: Callable[[dict[str, Any]], dict[str, Any]], **model: Any) -> F:
+def _model_options(function: F, complete: Callable[[dict[str, Any]], dict[str, Any]], **changes: dict[str, Any]) -> F:
     @functools.wraps(function)
     def command(**options: Any) -> Any:
         chosen = {one.name: options.pop(one.name) for one in MODEL_FIELDS}
@@ -51,7 +58,7 @@ def _model_options(function: F, complete: Callable[[dict[str, Any]], dict[str, A
         return function(given=ModelOptions(**complete(chosen)), **options)
 
     for one in reversed(MODEL_FIELDS):
-        command = _option(one, **model if one.name == "model" else {})(command)
+        command = _option(one, **changes.get(one.name, {}))(command)
     return command  # type: ignore[return-value]
 
 
@@ -135,7 +142,7 @@ def _option(one: Field[Any], **changes: Any) -> Callable[[Any], Any]:
     properties = {
         "type": click.Choice(CHOICES[one.name]) if one.name in CHOICES else TYPES.get(hint.split(maxsplit=1)[0], str),
         "default": one.default,
-        "show_default": one.default is not None and not (several or flag),
+        "show_default": one.default is not None and not (several or flag or "[default" in one.metadata["help"]),
         "multiple": several,
         "is_flag": flag,
         "metavar": one.metadata["metavar"],

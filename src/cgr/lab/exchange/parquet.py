@@ -115,4 +115,6 @@ def _package(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        raise UsageError("Parquet files need the package pyarrow.", "pip install pyarrow") from error
+        raise UsageError(
+            "Parquet files need the package pyarrow.", "pip install 'certainty-guided-reasoning[lab]'"
+        ) from error
