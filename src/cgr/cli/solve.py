@@ -48,6 +48,7 @@ def command(
     settings = Settings.of(**options)
     text, gold = _question(question, given, settings.seed)
     settings.prompt(text)
+    settings.spec(text)
     display = LiveDisplay(quiet=as_json)
     try:
         with open_given(given, overlap=settings.overlap, budget=settings.budget) as loaded:

@@ -7,6 +7,7 @@ same rule makes the same decision live and on a recording.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import entry_points
@@ -144,7 +145,8 @@ class Rule:
         if cause in ENDINGS:
             return ENDINGS[cause] if self.thinks else "this rule does not let the model think"
         text = self.stop_text if cause == "certainty" else self.give_up_text
-        return text.format(**{one.name: getattr(self, one.name) for one in fields(self)})
+        filled = text.format(**{one.name: getattr(self, one.name) for one in fields(self)})
+        return re.sub(r"^1 probes in a row (were|had|gave)", r"1 probe \1", filled).replace("1 probe were", "1 probe was")
 
     @property
     def bans_end(self) -> bool:
