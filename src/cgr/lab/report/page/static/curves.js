@@ -15,28 +15,64 @@ function range(from, to, step) {
   return numbers;
 }
 
-// Tokens and accuracy at each threshold and, for comparison, of the baseline at each budget.
-function tradeOff(run, budget, abstain) {
-  const byThreshold = SLIDER_THRESHOLDS.filter((theta) => theta > run.highestBound).map((theta) => {
+// Cost (thinking and probe tokens) and accuracy at each threshold.
+function costByThreshold(run, budget, abstain) {
+  return SLIDER_THRESHOLDS.filter((theta) => theta > run.highestBound).map((theta) => {
     const decisions = decideAll(run, theta, budget);
-    return { theta, ...tokensAndAccuracy(run, decisions, (decision) => !abstain || isSure(decision, theta)) };
+    return { theta, ...costAndAccuracy(run, decisions, (decision) => !abstain || isSure(decision, theta)) };
   });
-  const byBudget = run.budgets
-    .filter((one) => one <= budget)
-    .map((one) => {
-      return { budget: one, ...tokensAndAccuracy(run, decideAll(run, Infinity, one), () => true) };
-    });
-  return { byThreshold, byBudget };
 }
 
-function tokensAndAccuracy(run, decisions, isGiven) {
-  let used = 0,
+// Cost and accuracy of each fixed budget up to `budget`: it makes no probes, and always answers.
+function costByBudget(run, budget) {
+  return cached(`fixed ${run.number} ${budget}`, () =>
+    run.budgets
+      .filter((one) => one <= budget)
+      .map((one) => {
+        const decisions = decideAll(run, Infinity, one).map((decision) => ({ ...decision, probeTokens: 0 }));
+        return { budget: one, ...costAndAccuracy(run, decisions, () => true) };
+      }),
+  );
+}
+
+function costAndAccuracy(run, decisions, isGiven) {
+  let cost = 0,
     right = 0;
   decisions.forEach((decision, i) => {
-    used += decision.used;
+    cost += decision.used + decision.probeTokens;
     if (run.traces[i].graded && decision.right && isGiven(decision)) right += 1;
   });
-  return { tokens: used / decisions.length, accuracy: run.graded ? right / run.graded : null };
+  return { cost: cost / decisions.length, accuracy: run.graded ? right / run.graded : null };
+}
+
+// The rule beside a fixed budget of the same cost, with the names of report.json.
+function adaptive(run, budget, cost_mean, accuracy) {
+  const curve = costByBudget(run, budget);
+  const fixed_accuracy = accuracy === null ? null : fixedAt(curve, cost_mean);
+  return {
+    cost_mean,
+    accuracy,
+    fixed_accuracy,
+    gain_points: fixed_accuracy === null ? null : 100 * (accuracy - fixed_accuracy),
+    fixed_cost_for_same_accuracy: accuracy === null ? null : fixedCostOf(curve, accuracy),
+  };
+}
+
+// The accuracy of fixed budgets at this mean cost: linear between neighbours, constant beyond the ends.
+function fixedAt(curve, cost) {
+  const last = curve.findLastIndex((point) => point.cost <= cost);
+  if (last < 0) return curve[0].accuracy;
+  const [before, after] = [curve[last], curve[last + 1]];
+  if (!after) return before.accuracy;
+  return before.accuracy + ((cost - before.cost) / (after.cost - before.cost)) * (after.accuracy - before.accuracy);
+}
+
+// The least mean cost at which fixed budgets reach this accuracy; null if they never do.
+function fixedCostOf(curve, accuracy) {
+  const first = curve.findIndex((point) => point.accuracy >= accuracy);
+  if (first <= 0) return first < 0 ? null : curve[0].cost;
+  const [before, after] = [curve[first - 1], curve[first]];
+  return before.cost + ((accuracy - before.accuracy) / (after.accuracy - before.accuracy)) * (after.cost - before.cost);
 }
 
 // The certainty of an answer; 0 if it did not close.
