@@ -32,14 +32,19 @@ function exactLabels(factor = 1, unit = "", sign = false) {
   };
 }
 
+function tokenLabels(most) {
+  const [unit, name] = tokenUnit(most),
+    labels = exactLabels(1 / unit, name);
+  return (values) => labels(values).map((text, i) => (values[i] === 0 ? "0" : text));
+}
+
 function numberAxis(domain, options = {}) {
   return { domain, labels: exactLabels(), ...options };
 }
 
 // Token counts, all in the same unit.
 function tokenAxis(domain, title = "thinking tokens") {
-  const [unit, name] = tokenUnit(domain[1]);
-  return { domain, labels: exactLabels(1 / unit, name), title };
+  return { domain, labels: tokenLabels(domain[1]), title };
 }
 
 function countAxis(most) {

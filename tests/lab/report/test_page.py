@@ -298,11 +298,11 @@ def test_moving_the_controls_recomputes(tab: Browser, tmp_path: Path) -> None:
     traces, info = plausible(10, 4, chance=1)
     report = as_report(traces, info)
     tab.open(written(tmp_path, (traces, info)))
-    before = value(tab, "headline.share")
-    assert before == pytest.approx(next(row["share"] for row in report["savings"] if row["threshold"] == 0.99))
+    before = value(tab, "headline.net_share")
+    assert before == pytest.approx(next(row["net_share"] for row in report["savings"] if row["threshold"] == 0.99))
     tab.set("#theta-slide", "0")
     assert tab.run("document.querySelector('#theta').value") == "0.5"
-    assert value(tab, "headline.share") > before
+    assert value(tab, "headline.net_share") > before
     tab.set("#theta", "0.96")
     check_grade(tab, report, 0.96)
     tab.set("#penalty", "2")
@@ -326,12 +326,40 @@ def test_at_other_thresholds_the_page_computes_the_interval(tab: Browser, tmp_pa
     assert [row["ci_low"], row["ci_high"]] == pytest.approx([low, high], abs=0.1 * (high - low))
 
 
-def test_invalid_numbers_are_ignored(tab: Browser, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("field", "bad"), [("theta", ("", "7", "-1")), ("penalty", ("", "-1"))])
+def test_invalid_numbers_are_marked_and_not_used(tab: Browser, tmp_path: Path, field: str, bad: Sequence[str]) -> None:
     tab.open(written(tmp_path, (six(), SIX_INFO)))
-    story = text(tab, "#headline")
-    for nonsense in ("", "7", "-1"):
-        tab.set("#theta", nonsense)
+    story, valid = text(tab, "#headline"), tab.run(f"document.querySelector('#{field}').value")
+    marked = f"document.querySelector('#{field}').getAttribute('aria-invalid') === 'true'"
+    colour = f"getComputedStyle(document.querySelector('#{field}')).borderTopColor"
+    plain = tab.run(colour)
+    for nonsense in bad:
+        tab.set(f"#{field}", nonsense)
         assert text(tab, "#headline") == story
+        assert tab.run(marked)
+        assert tab.run(colour) != plain
+        assert f"Shown: {valid}." in text(tab, f"#{field}-error")
+        tab.set(f"#{field}", valid)
+        assert not tab.run(marked)
+        assert text(tab, f"#{field}-error") == ""
+        assert tab.run(colour) == plain
+
+
+def test_the_slider_removes_the_mark_of_an_invalid_threshold(tab: Browser, tmp_path: Path) -> None:
+    tab.open(written(tmp_path, (six(), SIX_INFO)))
+    tab.set("#theta", "7")
+    tab.set("#theta-slide", "0")
+    assert tab.run("[document.querySelector('#theta').value, document.querySelector('#theta').getAttribute('aria-invalid')]") == [
+        "0.5",
+        "false",
+    ]
+
+
+@pytest.mark.parametrize("address", ["#theta=7", "#theta=", "#theta=much", "?p=-1"])
+def test_an_invalid_number_in_the_address_has_a_note(tab: Browser, tmp_path: Path, address: str) -> None:
+    tab.open(written(tmp_path, (six(), SIX_INFO)), address)
+    assert "It is ignored." in text(tab, "#notes")
+    assert value(tab, "plain.accuracy") == pytest.approx(5 / 6 - 1 / 3)
 
 
 def test_abstaining_gives_only_sure_answers(tab: Browser, tmp_path: Path) -> None:
@@ -345,10 +373,11 @@ def test_abstaining_gives_only_sure_answers(tab: Browser, tmp_path: Path) -> Non
 def test_several_runs_in_one_page(tab: Browser, tmp_path: Path) -> None:
     first, second = plausible(5, 3, name="alpha"), plausible(6, 2, chance=4, budget=12000, name="beta <b>")
     tab.open(written(tmp_path, first, second), "#run=alpha")
-    shown = "Array.from(document.querySelectorAll('[data-run]'), (row) => [row.dataset.run, row.children[4].dataset.value])"
+    cell = "row.querySelector('[data-metric=net_share]').dataset.value"
+    shown = f"Array.from(document.querySelectorAll('[data-run]'), (row) => [row.dataset.run, {cell}])"
     shares = {"alpha": as_report(*first), "beta <b>": as_report(*second)}
     for name, share in tab.run(shown):
-        wanted = next(row["share"] for row in shares[name]["savings"] if row["threshold"] == 0.99)
+        wanted = next(row["net_share"] for row in shares[name]["savings"] if row["threshold"] == 0.99)
         assert float(share) == pytest.approx(wanted)
     tab.set("#run", "1")
     check_against(tab, as_report(*second))
@@ -440,7 +469,7 @@ def test_an_opened_question_shows_its_traces(tab: Browser, tmp_path: Path) -> No
     tab.unfold(".reader")
     first, second = "[data-question=a] [data-seed='0']", "[data-question=a] [data-seed='1']"
     assert "stopped at 2,000 of 3,500 tokens" in text(tab, first)
-    assert "1,500 saved" in text(tab, first)
+    assert "1,494 saved net of probes" in text(tab, first)
     assert "not sure until its thinking ended" in text(tab, second)
     marks = tab.run(f'Array.from(document.querySelectorAll("{first} .probe"), (mark) => mark.textContent)')
     assert [mark.split(" · ")[0] for mark in marks] == ["1,000", "2,000", "3,000"]

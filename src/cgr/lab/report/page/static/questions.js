@@ -90,7 +90,7 @@ class QuestionView {
       make(
         "span",
         { class: "q-saved", "data-metric": "question.net_share", "data-value": this.share },
-        `${percent(this.share, 0)} saved`,
+        this.share < 0 ? `${percent(-this.share, 0)} more` : `${percent(this.share, 0)} saved`,
       ),
     );
     if (this.element.open && this.element.isConnected) this.draw();
