@@ -147,7 +147,7 @@ def title(axes: Any, text: str) -> None:
 
 
 def whole_title(figure: Any, text: str) -> None:
-    """Give a figure a title that begins at its left edge, in as many lines as it needs: for figures with long tick labels."""
+    """Give a figure a title at its left edge, in as many lines as it needs. For figures with long tick labels."""
     text = _lines(text, figure.get_size_inches()[0] - 0.2)
     figure.suptitle(text, x=0.01, ha="left", fontweight="bold", fontsize=STYLE["axes.titlesize"])
 

@@ -175,7 +175,9 @@ def _mark_fixed(axes: Any, report: Report) -> None:
     fixed = float(np.interp(cost, *_places(report.budget_sweep)))
     axes.plot([cost, cost], [fixed, rule.accuracy], color=style.BASELINE, linewidth=1)
     label = f"fixed budget that costs as much as {report.shown:g}: {style.percent(round(fixed, 3))}"
-    axes.plot(cost, fixed, "s", color=style.BASELINE, markerfacecolor="white", markersize=7, markeredgewidth=1.5, label=label)
+    axes.plot(
+        cost, fixed, "s", color=style.BASELINE, markerfacecolor="white", markersize=7, markeredgewidth=1.5, label=label
+    )
 
 
 def accuracy_against_tokens(figure: Any, axes: Any, tokens: str, room: float) -> None:

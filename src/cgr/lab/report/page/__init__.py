@@ -1,8 +1,8 @@
 """The report as one HTML file: the probes are inside it, and the browser recomputes the rule `cgr` from them.
 
-The sources of the page are in `static/`: a template, style sheets, and scripts that are joined in the order below. What other
-pages use too (colours, charts, numbers) is in `cgr/web/`. A run is stored as JSON columns; the flags of a probe are bits, and
-its answer is an index into a list of answers.
+The sources of the page are in `static/`: a template, style sheets, and scripts that are joined in the order below. What
+other pages use too (colours, charts, numbers) is in `cgr/web/`. A run is stored as JSON columns; the flags of a probe are
+bits, and its answer is an index into a list of answers.
 """
 
 from __future__ import annotations
