@@ -43,5 +43,5 @@ function plural(count, one, many = `${one}s`) {
 
 // The unit of token counts on an axis, and its name.
 function tokenUnit(most) {
-  return most >= 1e7 ? [1e6, "M"] : most >= 1e4 ? [1e3, "k"] : [1, ""];
+  return most >= 1e6 ? [1e6, "M"] : most >= 1e4 ? [1e3, "k"] : [1, ""];
 }

@@ -137,7 +137,7 @@ def token_axis(axis: Any, label: str) -> None:
 
 def tick(value: float, most: float) -> str:
     """A token count on an axis that ends at `most`: 12.5k of 20k, 1,250 of 5,000."""
-    unit, name = (1e6, "M") if most >= 1e7 else (1e3, "k") if most >= 1e4 else (1, "")
+    unit, name = (1e6, "M") if most >= 1e6 else (1e3, "k") if most >= 1e4 else (1, "")
     return f"{value / unit:,.6g}{name if value else ''}".replace("-", "−")
 
 

@@ -25,14 +25,13 @@ function costByThreshold(run, budget, abstain) {
 
 // Cost and accuracy of each fixed budget up to `budget`: it makes no probes, and always answers.
 function costByBudget(run, budget) {
-  return cached(`fixed ${run.number} ${budget}`, () =>
-    run.budgets
-      .filter((one) => one <= budget)
-      .map((one) => {
-        const decisions = decideAll(run, Infinity, one).map((decision) => ({ ...decision, probeTokens: 0 }));
-        return { budget: one, ...costAndAccuracy(run, decisions, () => true) };
-      }),
+  const all = cached(`fixed ${run.number}`, () =>
+    run.budgets.map((one) => {
+      const decisions = decideAll(run, Infinity, one).map((decision) => ({ ...decision, probeTokens: 0 }));
+      return { budget: one, ...costAndAccuracy(run, decisions, () => true) };
+    }),
   );
+  return all.filter((point) => point.budget <= budget);
 }
 
 function costAndAccuracy(run, decisions, isGiven) {

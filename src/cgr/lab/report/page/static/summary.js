@@ -56,7 +56,8 @@ function abstentionRows(baseScore, cgrScore) {
   ];
 }
 
-function facts(run, state, now) {
+function facts(run, now) {
+  if (!run.probes.at.length) return make("p", { class: "instead" }, "Nothing can be stopped or saved: no probe was recorded.");
   const lines = [
     ["Stopped early", `${plainNumber(now.fired)} of ${plural(run.traces.length, "trace")}`],
     ["Saved, net", savedText(now.savings)],

@@ -82,6 +82,8 @@ function adaptiveRow(run, settings, made) {
 }
 
 function fixedTable(run, state, thresholds, now) {
+  if (!run.probes.at.length)
+    return make("p", { class: "instead" }, "No probe was recorded, so there is neither a rule nor a smaller budget to compare.");
   const columns = [
     THRESHOLD,
     { metric: "cost_mean", title: "Tokens", format: one, help: "per question: thinking, and tokens decoded by probes" },
