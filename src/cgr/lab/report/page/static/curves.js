@@ -47,31 +47,36 @@ function costAndAccuracy(run, decisions, isGiven) {
 // The rule beside a fixed budget of the same cost, with the names of report.json.
 function adaptive(run, budget, cost_mean, accuracy) {
   const curve = costByBudget(run, budget);
-  const fixed_accuracy = accuracy === null ? null : fixedAt(curve, cost_mean);
+  const known = accuracy !== null && curve.length > 1;
+  const fixed_accuracy = known ? fixedAt(curve, cost_mean) : null;
   return {
     cost_mean,
     accuracy,
     fixed_accuracy,
-    gain_points: fixed_accuracy === null ? null : 100 * (accuracy - fixed_accuracy),
-    fixed_cost_for_same_accuracy: accuracy === null ? null : fixedCostOf(curve, accuracy),
+    gain_points: known ? 100 * (accuracy - fixed_accuracy) : null,
+    fixed_cost_for_same_accuracy: known ? fixedCostOf(curve, accuracy) : null,
   };
 }
 
-// The accuracy of fixed budgets at this mean cost: linear between neighbours, constant beyond the ends.
+// The accuracy of fixed budgets at this mean cost: linear between neighbours, level beyond the ends.
 function fixedAt(curve, cost) {
-  const last = curve.findLastIndex((point) => point.cost <= cost);
-  if (last < 0) return curve[0].accuracy;
-  const [before, after] = [curve[last], curve[last + 1]];
-  if (!after) return before.accuracy;
-  return before.accuracy + ((cost - before.cost) / (after.cost - before.cost)) * (after.accuracy - before.accuracy);
+  const place = between(curve.findLastIndex((point) => point.cost <= cost), 0, curve.length - 2);
+  const [before, after] = [curve[place], curve[place + 1]];
+  const share = between((cost - before.cost) / (after.cost - before.cost || 1), 0, 1);
+  return before.accuracy + share * (after.accuracy - before.accuracy);
 }
 
 // The least mean cost at which fixed budgets reach this accuracy; null if they never do.
 function fixedCostOf(curve, accuracy) {
-  const first = curve.findIndex((point) => point.accuracy >= accuracy);
+  const first = curve.findIndex((point) => point.accuracy >= accuracy - 1e-12);
   if (first <= 0) return first < 0 ? null : curve[0].cost;
   const [before, after] = [curve[first - 1], curve[first]];
-  return before.cost + ((accuracy - before.accuracy) / (after.accuracy - before.accuracy)) * (after.cost - before.cost);
+  const share = between((accuracy - before.accuracy) / (after.accuracy - before.accuracy), 0, 1);
+  return before.cost + share * (after.cost - before.cost);
+}
+
+function between(value, least, most) {
+  return Math.min(Math.max(value, least), most);
 }
 
 // The certainty of an answer; 0 if it did not close.

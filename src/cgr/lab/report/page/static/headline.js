@@ -45,6 +45,7 @@ function intervalClause(run, ci) {
 
 // What a fixed budget of the same cost gets.
 function fixedClause({ adaptive: { fixed_accuracy: fixed, accuracy } }) {
+  if (fixed === null) return ["no smaller budget was recorded to compare with."];
   return [
     "a fixed budget of the same cost gets ",
     strong("headline.fixed_accuracy", fixed, percent(fixed)),

@@ -14,7 +14,7 @@ function drawTradeOff(run, state, now, { byThreshold, byBudget }) {
     y: percentAxis(span),
     label:
       `Accuracy against tokens, probes included. Stopping at ${certaintyText(state.theta)}: ${percent(accuracy)} with ` +
-      `${tokens(cost)} tokens. A fixed budget of the same cost: ${percent(fixed)}. ` +
+      `${tokens(cost)} tokens. ${fixed === null ? "" : `A fixed budget of the same cost: ${percent(fixed)}. `}` +
       `Baseline: ${percent(base.accuracy)} with ${tokens(base.tokens_mean)}.`,
   });
   chart.line(byBudget.map(placeOf), "muted dashed");
@@ -28,7 +28,7 @@ function drawTradeOff(run, state, now, { byThreshold, byBudget }) {
   const ordered = [...byThreshold].sort((a, b) => a.cost - b.cost);
   chart.show(
     ordered.map((point) => point.cost),
-    (i) => readTradeOff(ordered[i], fixedAt(byBudget, ordered[i].cost)),
+    (i) => readTradeOff(ordered[i], byBudget.length > 1 ? fixedAt(byBudget, ordered[i].cost) : null),
   );
 }
 
@@ -37,16 +37,14 @@ function placeOf(point) {
 }
 
 function readTradeOff({ theta, cost, accuracy }, fixed) {
-  return (
-    `θ ${certaintyText(theta)}: ${percent(accuracy)} with ${tokens(cost)} tokens per question; ` +
-    `a fixed budget of the same cost: ${percent(fixed)}`
-  );
+  const beside = fixed === null ? "" : `; a fixed budget of the same cost: ${percent(fixed)}`;
+  return `θ ${certaintyText(theta)}: ${percent(accuracy)} with ${tokens(cost)} tokens per question${beside}`;
 }
 
 // The accuracies that a figure shows: those of the rule in any case, those of fixed budgets only if they are near.
 function accuracySpan(baseline, ofRule, byBudget) {
   const low = Math.min(...ofRule.filter((one) => one !== null), baseline),
-    high = Math.max(...ofRule, ...byBudget.map((point) => point.accuracy), baseline);
+    high = Math.max(...ofRule.filter((one) => one !== null), ...byBudget.map((point) => point.accuracy), baseline);
   return around([Math.max(low, baseline - SHOWN_LOSS), high], { least: 0.06, floor: 0, ceiling: 1.01 });
 }
 

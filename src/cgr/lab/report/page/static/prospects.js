@@ -9,30 +9,37 @@ function drawProspects(run) {
   if (rows.length) replaceIn("false-sure-table", falseSureTable(rows));
 }
 
+const VERDICT_AT = 0.99; // false sureness is judged at this threshold
+
 function prospects(run) {
   const { headroom, false_sure: rows, verdict } = run.report;
   if (headroom === undefined) return [];
-  return [verdict ? make("p", {}, make("strong", {}, verdict)) : null, make("p", {}, headroomText(headroom), " ", ...falseSureText(rows))].filter(Boolean);
+  if (headroom === null) return [make("p", {}, "Head room and false sureness are unknown: no probe was recorded.")];
+  const row = rows.find((found) => found.threshold === VERDICT_AT) ?? rows.at(-1);
+  return [make("p", {}, make("strong", {}, verdict ?? goodVerdict(row))), make("p", {}, headroomText(headroom), " ", falseSureText(row))];
+}
+
+function goodVerdict({ probes }) {
+  return probes
+    ? "There is thinking to save here, and sure probes mostly agree with the final answers."
+    : "There is thinking to save here, but no probe is sure enough to show whether certainty can be trusted.";
 }
 
 function headroomText(headroom) {
-  if (headroom === null) return "Head room is unknown: no probe was recorded.";
   return [
     "Head room: ",
     number("headroom", headroom, percent(headroom), "b"),
-    " of the thinking comes after the last change of answer; no rule that keeps the answers saves more.",
+    " of the thinking comes after the answer no longer changes; no rule that keeps the answers saves more.",
   ];
 }
 
-function falseSureText(rows) {
-  const row = rows?.at(-1);
-  if (!row) return [];
-  const at = certaintyText(row.threshold);
-  if (!row.probes) return [`No probe reached ${at}, so false sureness is unknown.`];
+function falseSureText({ threshold, probes, share }) {
+  const at = certaintyText(threshold);
+  if (!probes) return `False sureness is unknown: no probe reached ${at}.`;
   return [
-    `False sureness: of the ${plural(row.probes, "probe")} at or above ${at}, `,
-    number("false_sure", row.share, percent(row.share), "b"),
-    " have another answer than the one at the end of their trace.",
+    `False sureness: of the ${plural(probes, "probe")} at or above ${at}, `,
+    number("false_sure", share, percent(share), "b"),
+    " have another answer than the final one of their trace.",
   ];
 }
 

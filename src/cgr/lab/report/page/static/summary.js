@@ -62,7 +62,7 @@ function facts(run, now) {
     ["Stopped early", `${plainNumber(now.fired)} of ${plural(run.traces.length, "trace")}`],
     ["Saved, net", savedText(now.savings)],
   ];
-  if (run.graded) lines.push(["Same accuracy", sameAccuracyText(now.adaptive)]);
+  if (now.adaptive.fixed_accuracy !== null) lines.push(["Same accuracy", sameAccuracyText(now.adaptive)]);
   if (run.graded && run.seeds.length > 1) {
     const { better, equal, worse } = now.accuracy;
     lines.push(["Seeds", `${better} better, ${equal} equal, ${worse} worse than the baseline`]);
