@@ -77,7 +77,7 @@ function drawSummary(run, now) {
     `${state.abstain ? ", abstaining below θ" : ""}${runs.length > 1 ? `, run ${info.name}` : ""}.`;
   byId("settings").textContent = `Settings: ${settings}`;
   replaceIn("now-table", nowTable(run, state, now));
-  replaceIn("facts", facts(run, now));
+  replaceIn("facts", facts(run, state, now));
   replaceIn("made-list", madeBy(run));
   drawProspects(run);
   replaceIn(

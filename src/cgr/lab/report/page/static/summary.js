@@ -56,13 +56,14 @@ function abstentionRows(baseScore, cgrScore) {
   ];
 }
 
-function facts(run, now) {
+function facts(run, state, now) {
   if (!run.probes.at.length) return make("p", { class: "instead" }, "Nothing can be stopped or saved: no probe was recorded.");
   const lines = [
     ["Stopped early", `${plainNumber(now.fired)} of ${plural(run.traces.length, "trace")}`],
     ["Saved, net", savedText(now.savings)],
   ];
-  if (now.adaptive.fixed_accuracy !== null) lines.push(["Same accuracy", sameAccuracyText(now.adaptive)]);
+  if (now.adaptive.fixed_accuracy !== null)
+    lines.push(["Gain", gainText(adaptiveRow(run, state, now))], ["Same accuracy", sameAccuracyText(now.adaptive)]);
   if (run.graded && run.seeds.length > 1) {
     const { better, equal, worse } = now.accuracy;
     lines.push(["Seeds", `${better} better, ${equal} equal, ${worse} worse than the baseline`]);
@@ -95,6 +96,11 @@ function probing(run) {
 
 function savedText({ net_total: net, total: thinking, probe_tokens: probes }) {
   return `${plural(net, "token")}: ${tokens(thinking)} of thinking, minus ${tokens(probes)} for probes`;
+}
+
+function gainText({ gain_points: gain, gain_low: low, gain_high: high }) {
+  const interval = low === null ? "" : ` (95\u00a0% interval ${points(low)} to ${points(high)})`;
+  return `${points(gain)} points over a fixed budget of the same cost${interval}`;
 }
 
 function sameAccuracyText({ fixed_cost_for_same_accuracy: cost }) {
