@@ -19,7 +19,7 @@ from cgr.lab.decide.columns import Columns, counted_probes
 from cgr.lab.decide.run import Run
 from cgr.lab.fit import regression
 from cgr.lab.score import accuracy as scores
-from cgr.lab.score.paired import MARGIN, split_questions
+from cgr.lab.score.splits import split_questions
 from cgr.lab.types import Ints
 from cgr.rules import DeepConf, Rule
 from cgr.rules.calibrated import GradedTrace

@@ -17,6 +17,7 @@ from cgr.errors import UsageError
 from cgr.lab.decide.arrays import Decisions
 from cgr.lab.decide.columns import Columns
 from cgr.lab.score import bootstrap
+from cgr.lab.score.bounds import student_t
 from cgr.lab.types import Bools, Floats, Interval, Ints
 
 NEVER = np.iinfo(np.int64).max
@@ -139,8 +140,16 @@ def compare(columns: Columns, right: Bools) -> Comparison:
         better=int((seeds > 0).sum()),
         worse=int((seeds < 0).sum()),
         ci95=bootstrap.of_sum(questions),
-        ci95_seeds=bootstrap.of_mean(seeds),
+        ci95_seeds=seeds_interval(seeds),
     )
+
+
+def seeds_interval(values: Floats) -> Interval | None:
+    """The 95% interval of the mean over seeds by Student's t: there are too few seeds for a bootstrap. None for one seed."""
+    if len(values) < 2:
+        return None
+    half = student_t(len(values) - 1) * float(values.std(ddof=1)) / len(values) ** 0.5
+    return float(values.mean()) - half, float(values.mean()) + half
 
 
 def sure_at_end(decided: Decisions, threshold: float) -> Bools:
