@@ -22,9 +22,9 @@ AS_CERTAINTY = (0.0, 1.0, 0.0, 0.0, 0.0)
 @dataclass(frozen=True, slots=True)
 class History:
     """The probes so far. `strength`: the certainty of the newest probe, 0 if it is dry. `held`: thinking tokens since the
-    current answer was first given without interruption. `changes`: how often the answer changed. `dry`: thinking tokens since
-    the last probe with hope. `answer`: the newest one; `since`: where it was first given, None after a dry probe; `hope_at`: the
-    last probe with hope."""
+    current answer was first given without interruption. `changes`: how often the answer changed. `dry`: thinking tokens
+    since the last probe with hope. `answer`: the newest one; `since`: where it was first given, None after a dry probe;
+    `hope_at`: the last probe with hope."""
 
     strength: float = 0.0
     held: int = 0
@@ -144,8 +144,8 @@ class Calibrated(Rule):
 
     def _paths(self, recorded: Any) -> tuple[Any, ...]:
         """Arrays of shape (traces, probes) that do not depend on the price: the probes that are made if nothing stops the
-        thinking, the chance and the saving at each, and whether it has an answer. For each trace, the position of a probe that
-        is missing; -1: none."""
+        thinking, the chance and the saving at each, and whether it has an answer. For each trace, the position of a probe
+        that is missing; -1: none."""
         made, answered = recorded.present & False, recorded.present & False
         chance, saving = made * 1.0, made * 1.0
         missing_at = made.sum(axis=1) - 1

@@ -24,8 +24,8 @@ from cgr.records import Record
 MAX_THRESHOLDS = 96  # that are tried for each variant: quantiles of its own certainty
 SELECTION_NOTE = (
     "The thresholds for equal accuracy are those with the largest net saving while the lower bound of the difference stays "
-    "above −1 point; if no bound does, those with the highest bound. They are chosen on the same questions that they are shown "
-    "on: expect slightly smaller savings on other questions."
+    "above −1 point; if no bound does, those with the highest bound. They are chosen on the same questions that they are "
+    "shown on: expect slightly smaller savings on other questions."
 )
 TRUST_HEADS = (
     *with_interval("auroc", "AUROC", ".3f"),
@@ -42,8 +42,8 @@ EQUAL_HEADS = (
 @dataclass(frozen=True, slots=True)
 class RankedVariant(Record):
     """`score` is at the usual threshold. `equal` is at `equal_threshold`, where the net saving is largest while accuracy
-    equals the baseline's; its verdict says whether that is shown or cannot be told. None: more than 1 point is lost at every
-    threshold. `ci95_behind`: the best of these savings minus this one."""
+    equals the baseline's; its verdict says whether that is shown or cannot be told. None: more than 1 point is lost at
+    every threshold. `ci95_behind`: the best of these savings minus this one."""
 
     name: str
     score: Score
@@ -148,7 +148,8 @@ def conclude(ranked: Sequence[RankedVariant]) -> str:
 
 def accuracy_kept(score: Score) -> str:
     """How a sentence about equal accuracy begins."""
-    return "At equal accuracy" if score.equal else "Where no loss was seen, though equality cannot be told from so few questions,"
+    unproven = "Within 1 point of accuracy, as far as so few questions can tell,"
+    return "At equal accuracy" if score.equal else unproven
 
 
 def _others(others: int, with_equal: int, tied: Sequence[str]) -> str:

@@ -1,10 +1,10 @@
 """Confidence bounds over questions that keep their width when nothing changed, and what they say about equal accuracy.
 
-The unit is the question. With one trace of each question, losses are 0 or 1 and changes are -1, 0 or 1: the bounds are exact
-(Clopper and Pearson, on the questions that changed). With several, the mean over the traces of a question is used: the bounds
-are by betting (Waudby-Smith and Ramdas). The kind follows from the number of traces, never from the result. Betting reads the
-questions in an order, which `hash_order` fixes before any result is seen. A bootstrap decides nothing here: where no answer
-happened to change, its interval has no width.
+The unit is the question. With one trace of each question, losses are 0 or 1 and changes are -1, 0 or 1: the bounds are
+exact (Clopper and Pearson, on the questions that changed). With several, the mean over the traces of a question is used:
+the bounds are by betting (Waudby-Smith and Ramdas). The kind follows from the number of traces, never from the result.
+Betting reads the questions in an order, which `hash_order` fixes before any result is seen. A bootstrap decides nothing
+here: where no answer happened to change, its interval has no width.
 
 Risks are means in [0, 1], changes are means in [-1, 1].
 """
@@ -119,12 +119,13 @@ def _root(is_below: Callable[[float], bool]) -> float:
 def max_log_wealth(values: Floats, mean: Floats, alpha: float = DELTA) -> Floats:
     """How far betting on values above `mean` gets: the largest logarithm of the wealth, at least 0, in each row.
 
-    `values`: (rows, questions) in [0, 1], in an order that was fixed before; `mean`: one for each row. Wealth starts at 1. If
-    the true mean is at most `mean`, it exceeds 1 / alpha with a chance of at most alpha.
+    `values`: (rows, questions) in [0, 1], in an order that was fixed before; `mean`: one for each row. Wealth starts at 1.
+    If the true mean is at most `mean`, it exceeds 1 / alpha with a chance of at most alpha.
     """
     bets = np.minimum(_bets(values, alpha), MAX_BET / np.maximum(mean, 1e-12)[:, None])
     wealth: Floats = np.cumsum(np.log1p(bets * (values - mean[:, None])), axis=1)
-    return np.maximum(wealth.max(axis=1), 0.0)
+    best: Floats = np.maximum(wealth.max(axis=1), 0.0)
+    return best
 
 
 def _bets(values: Floats, alpha: float) -> Floats:

@@ -18,9 +18,9 @@ from cgr.lab.decide.arrays import Decisions, at_end
 from cgr.lab.decide.columns import Columns
 from cgr.lab.score import accuracy as scores
 from cgr.lab.score import bounds
+from cgr.lab.score.accuracy import LEAST
 from cgr.lab.score.bootstrap import DRAWS, intervals, resampled
 from cgr.lab.score.bounds import EQUAL, MARGIN
-from cgr.lab.score.splits import LEAST
 from cgr.lab.types import Bools, Floats, Interval
 from cgr.records import Record
 
@@ -203,7 +203,7 @@ class Paired:
             found: Floats = getattr(self.whole, name)[list(self.rows)]
             return found
         values = 100 * bound(self.changes, self.kind)
-        values[[place for place, one in enumerate(self.decided) if one is self.decided[0]] or [0]] = 0.0
+        values[0] = 0.0
         return values
 
     def questions_needed(self, setting: int) -> int | None:
@@ -218,7 +218,7 @@ class Paired:
             columns += getattr(self.total, name).tolist(), intervals(getattr(self.draws, name))
         ends = list(zip(self.lows.tolist(), self.highs.tolist(), strict=True))
         return tuple(
-            Score(*shares, *self._means(one), ci95_bound_points=bound, verdict=bounds.verdict(bound))
+            Score(*(*shares, *self._means(one), bound, bounds.verdict(bound)))
             for *shares, one, bound in zip(*columns, self.decided, ends, strict=True)
         )
 
@@ -251,8 +251,8 @@ class Paired:
 
 
 def most_saving(lows: Floats, net: Floats) -> tuple[int, bool]:
-    """The setting with the largest net saving among those of equal accuracy, and True. If there is none: among those with the
-    highest lower bound, and False. Of equal savings the last is taken: cautious settings come last."""
+    """The setting with the largest net saving among those of equal accuracy, and True. If there is none: among those with
+    the highest lower bound, and False. Of equal savings the last is taken: cautious settings come last."""
     equal = lows > MARGIN
     kept = equal if equal.any() else lows >= lows.max() - 1e-9
     worth = np.where(kept, np.round(net, 12), -np.inf)
@@ -260,8 +260,8 @@ def most_saving(lows: Floats, net: Floats) -> tuple[int, bool]:
 
 
 def question_changes(sums: Totals, names: Sequence[str] = ()) -> Floats:
-    """(settings, questions): the mean change of each question against the baseline, in [-1, 1]. The questions are in the order
-    in which betting reads them, by their names."""
+    """(settings, questions): the mean change of each question against the baseline, in [-1, 1]. The questions are in the
+    order in which betting reads them, by their names."""
     changes: Floats = (sums.right - sums.right[:1]) / sums.traces
     return changes[:, bounds.hash_order(names)] if names else changes
 
