@@ -170,10 +170,11 @@ def _accuracies(report: Report) -> tuple[float, float]:
 
 def _mark_fixed(axes: Any, report: Report) -> None:
     """A square on the line of fixed budgets at the cost of the shown threshold, and a line to that threshold."""
-    rule = at(report.trade_off, report.shown)
-    cost = rule.thinking_tokens_mean + rule.probe_tokens_mean
-    fixed = float(np.interp(cost, *_places(report.budget_sweep)))
-    axes.plot([cost, cost], [fixed, rule.accuracy], color=style.BASELINE, linewidth=1)
+    row = at(report.adaptive, report.shown)
+    cost, fixed = row.cost_mean, row.fixed_accuracy
+    if fixed is None:
+        return
+    axes.plot([cost, cost], [fixed, row.accuracy], color=style.BASELINE, linewidth=1)
     label = f"fixed budget that costs as much as {report.shown:g}: {style.percent(round(fixed, 3))}"
     axes.plot(
         cost, fixed, "s", color=style.BASELINE, markerfacecolor="white", markersize=7, markeredgewidth=1.5, label=label
