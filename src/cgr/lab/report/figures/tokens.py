@@ -146,8 +146,9 @@ def trade_off(data: FigureData) -> Any:
     axes.plot(full.thinking_tokens_mean, full.accuracy, "D", color=style.INK, markersize=7, label="baseline")
     _mark_fixed(axes, report)
     accuracy_against_tokens(figure, axes, "Tokens per trace (mean), probes included", 0.12)
-    axes.set_ylim(_accuracies(report))
-    for row, place in _with_room(list(zip(report.trade_off, x, strict=True)), report.shown):
+    low, high = _accuracies(report)
+    axes.set_ylim(low, high)
+    for row, place in _with_room(list(zip(report.trade_off, x, strict=True)), report.shown, 0.06 * (high - low)):
         style.label(axes, place, row.accuracy or 0, f"{row.threshold:g}", style.RULE, dx=0, dy=9, ha="center", fontsize=8.5)
     axes.set_title("Accuracy against tokens; numbers are thresholds")
     return figure
@@ -191,11 +192,16 @@ def accuracy_against_tokens(figure: Any, axes: Any, tokens: str, room: float) ->
     style.token_axis(axes.xaxis, tokens)
 
 
-def _with_room(points: list[tuple[TradeOffRow, float]], shown: float) -> list[tuple[TradeOffRow, float]]:
-    """The points whose labels do not overlap; the shown threshold is always among them."""
+def _with_room(points: list[tuple[TradeOffRow, float]], shown: float, height: float) -> list[tuple[TradeOffRow, float]]:
+    """The points whose labels overlap neither each other nor a point above; the shown threshold is always among them.
+    `height`: of a label, in accuracy."""
     gap = 0.06 * max(place for _, place in points)
     kept: list[tuple[TradeOffRow, float]] = []
     for row, place in sorted(points, key=lambda point: point[0].threshold != shown):
-        if all(abs(place - other) >= gap for _, other in kept):
+        free = all(
+            abs(place - other) >= gap / 2 or not 0 < (above.accuracy or 0) - (row.accuracy or 0) < height
+            for above, other in points
+        )
+        if (free or row.threshold == shown) and all(abs(place - other) >= gap for _, other in kept):
             kept.append((row, place))
     return kept
