@@ -105,8 +105,8 @@ def _same(answer: str, gold: str, format: AnswerFormat) -> bool:
 
 @lru_cache(maxsize=1 << 12)
 def _in_base(text: str) -> tuple[int, int | str] | None:
-    """What is compared of a number with a written base, such as `4210_7`: its value. A number whose digits do not exist in its
-    base has none, and is compared by base and digits. None for any other text."""
+    """What is compared of a number with a written base, such as `4210_7`: its value. A number whose digits do not exist in
+    its base has none, and is compared by base and digits. None for any other text."""
     match = _BASED.fullmatch(_STYLE.sub(r"\1", text).replace("\\", "").strip().strip("$").strip().rstrip("."))
     if match is None:
         return None
