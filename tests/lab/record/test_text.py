@@ -83,6 +83,15 @@ def imported(folder: Path, *lines: dict[str, Any]) -> Path:
     return folder / "run"
 
 
+def only_text(run: Path) -> Path:
+    """The same run as another program might have it: without token ids, probes and configuration."""
+    path, left_out = run / "out.jsonl", ("ids", "prompt_ids", "run", "probe_set")
+    export_run(run, path)
+    lines = [json.loads(one) for one in path.read_text().splitlines()]
+    bare = [{name: value for name, value in one.items() if name not in left_out} | {"probes": []} for one in lines]
+    return imported(run / "text", *bare)
+
+
 async def probed(run: Path, engine: ScriptedEngine, **request: Any) -> tuple[str, Progress]:
     progress = Progress(quiet=True)
     name = await aprobe(run, ProbeRequest(**{"interval": 2} | request), engine, progress=progress)
@@ -139,11 +148,7 @@ async def test_all_cuts_of_a_text_are_probed_in_one_pass(tmp_path: Path) -> None
 async def test_a_run_of_the_embedded_model_gives_the_same_probes_by_its_text(model: Model, tmp_path: Path) -> None:
     await agenerate(tmp_path / "ids", plan(OWN[:2], budget=96, interval=16), model.engine, sessions=2)
     await aprobe(tmp_path / "ids", ProbeRequest(), model.engine, sessions=2)
-    export_run(tmp_path / "ids", tmp_path / "out.jsonl")
-    lines = [json.loads(one) for one in (tmp_path / "out.jsonl").read_text().splitlines()]
-    kept_out = ("ids", "prompt_ids", "run", "probe_set")
-    bare = [{name: value for name, value in one.items() if name not in kept_out} | {"probes": []} for one in lines]
-    run, progress = imported(tmp_path, *bare), Progress(quiet=True)
+    run, progress = only_text(tmp_path / "ids"), Progress(quiet=True)
     await aprobe(run, ProbeRequest(interval=16, max_answer_tokens=4), model.engine, sessions=2, progress=progress)
     assert "none of the text came back changed" in progress.notes[0]
     for there, here in zip(kept(tmp_path / "ids", "default"), kept(run, "default"), strict=True):
