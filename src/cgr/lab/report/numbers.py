@@ -21,6 +21,7 @@ from cgr.lab.report import result
 from cgr.lab.report.result import Report
 from cgr.lab.score import accuracy as scores
 from cgr.lab.score.accuracy import PENALTIES, check_penalties
+from cgr.lab.score.adaptive import prospects
 from cgr.lab.score.calibration import effective, selective
 from cgr.lab.store.config import in_words
 from cgr.lab.types import Floats
@@ -61,6 +62,7 @@ def report(
         trade_off=_trade_off(columns, levels, decide),
         selective=_selective(columns, decided),
         notes=notes(columns, decided, len(sweep), written),
+        **vars(prospects(columns, decided)),
     )
 
 

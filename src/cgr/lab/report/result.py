@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cgr.lab.score.accuracy import Comparison, Savings, Spread
+from cgr.lab.score.adaptive import AdaptiveRow, FalseSureRow
 from cgr.lab.score.calibration import Selective
 from cgr.lab.store.recorded import RunInfo
 from cgr.lab.types import Interval
@@ -122,7 +123,9 @@ class SelectiveRow(Record):
 
 @dataclass(frozen=True, slots=True)
 class Report(Record):
-    """All numbers of a run. `shown` is the threshold of the figures that show only one."""
+    """All numbers of a run. `shown` is the threshold of the figures that show only one. `adaptive`: the rule beside a fixed
+    budget of the same cost. `verdict`: what head room and false sureness mean, if they mean that stopping early is not for
+    this run."""
 
     run: RunInfo
     rule: str
@@ -139,4 +142,8 @@ class Report(Record):
     trade_off: tuple[TradeOffRow, ...]
     selective: tuple[SelectiveRow, ...]
     notes: tuple[str, ...]
+    adaptive: tuple[AdaptiveRow, ...] = ()
+    headroom: float | None = None
+    false_sure: tuple[FalseSureRow, ...] = ()
+    verdict: str | None = None
     schema: int = SCHEMA
