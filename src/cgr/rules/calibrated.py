@@ -69,6 +69,7 @@ class Calibrated(Rule):
     main: ClassVar[str | None] = "price"
     grid: ClassVar[tuple[float, ...]] = (0.4, 0.3, 0.25, 0.2, 0.15, 0.125, 0.1, 0.085, 0.07, 0.06, 0.05, 0.035, 0.02, 0.01)
     learns: ClassVar[bool] = True
+    any_position: ClassVar[bool] = True  # at irregular positions every probe is read, as if `rare` were 1
 
     def __post_init__(self) -> None:
         """Check the parameters, and make tuples of the lists that a file gives."""

@@ -14,7 +14,7 @@ from cgr.errors import UnknownName, UsageError
 from cgr.probing import INTEGER_TOKENS, MAX_TOKENS, PREFIX, READS, CloseThink, ProbeSpec, Reads
 from cgr.records import AnswerFormat, Record
 from cgr.rules import Rule, Seen, known_rules, make_rule
-from cgr.rules.base import check_at_least_one
+from cgr.rules.base import check_at_least_one, rule_class
 from cgr.settings import INSTRUCTION, Settings
 
 DEFAULT = "default"  # the probe set that reports read unless another is named
@@ -236,7 +236,7 @@ def requests_for(
 
 def rule_at_interval(name: str, interval: int) -> Rule:
     """A rule by name, with this interval if it has one."""
-    known = known_rules()[name].parameters()
+    known = rule_class(name).parameters()
     return make_rule(name, **({"interval": interval} if "interval" in known and interval >= 1 else {}))
 
 
