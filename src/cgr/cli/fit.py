@@ -45,7 +45,7 @@ def command(
     columns = recorded.columns()
     parameters = read_parameters(name, kept)
     if "interval" in make_rule(name, **parameters).parameters():
-        parameters.setdefault("interval", columns.info.interval)
+        parameters.setdefault("interval", recorded.interval)
     fitted = fitting.fit(make_rule(name, **parameters), recorded, penalty=penalty)
     about = {"run": columns.info.name, "questions": len(columns.questions), "traces": len(columns)}
     made = rule_files.RuleFile.of(fitted.rule, **about)

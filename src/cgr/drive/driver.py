@@ -36,7 +36,8 @@ class Driver:
 
     `full`: decode whole answers, even where their beginning shows that they are not sure. `on_event` is called with each
     event; `ready` is awaited before each stretch of thinking. `marks`: where a recording was probed, for rules that probe
-    at marks; other rules then probe there in place of their own positions. If the session has a `reader`, that is probed on the way, and the session gives the answer.
+    at marks; other rules probe there in place of their own positions. If the session has a `reader`, that is probed on the
+    way, and the session gives the answer.
     """
 
     def __init__(

@@ -129,7 +129,8 @@ def test_an_array_form_makes_the_decisions_of_the_loop(name: str, data: st.DataO
     assert_same(or_none(lambda: decide_arrays(rule, probes)), slow)
 
 
-ANY_POSITION = [name for name, cls in known_rules().items() if cls.any_position and cls.place is None]
+BUILT_IN = {name: cls for name, cls in known_rules().items() if cls.__module__.startswith("cgr.rules")}
+ANY_POSITION = [name for name, cls in BUILT_IN.items() if cls.any_position and cls.place is None]
 
 
 def test_these_rules_are_decided_by_probes_at_any_position() -> None:
@@ -138,7 +139,7 @@ def test_these_rules_are_decided_by_probes_at_any_position() -> None:
         *("answer-consistency", "calibrated", "cgr", "cgr-forced", "conformal", "dynasor", "give-up", "loop-breaker"),
         *("puma-verify", "smoothed", "sure-twice"),
     }
-    assert [name for name in known_rules() if make_rule(name).needs_grid] == ["adaptive"]
+    assert [name for name in BUILT_IN if make_rule(name).needs_grid] == ["adaptive"]
     assert Level.any_position
     assert not ProbesElsewhere.any_position
     assert ProbesElsewhere().needs_grid
@@ -149,7 +150,7 @@ def test_these_rules_are_decided_by_probes_at_any_position() -> None:
 def test_on_a_grid_the_recorded_positions_are_those_of_the_rule(name: str, data: st.DataObject) -> None:
     """By the loop and, where there is one, by the array form."""
     spacing = {"interval", "every"} & known_rules()[name].parameters().keys()
-    at_each = {one: INTERVAL for one in spacing} | ({"rare": 1} if name == "calibrated" else {})
+    at_each = dict.fromkeys(spacing, INTERVAL) | ({"rare": 1} if name == "calibrated" else {})
     rule, (traces, _) = replace(data.draw(rules(name)), **at_each), data.draw(recordings())
     whole = [replace(one, probes=tuple(made for made in one.probes if made.at % INTERVAL == 0)) for one in traces]
     columns = Columns.of(whole, INFO)

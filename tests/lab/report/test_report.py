@@ -415,7 +415,7 @@ def test_wrong_arguments_give_one_sentence_and_a_hint(
 
 def test_a_rule_that_needs_other_recordings_is_an_error(six_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["report", str(six_run), "--rule", "no-thinking"]) == 1
-    assert "a probe at token 0 was not recorded" in capsys.readouterr().err
+    assert "'no-thinking' needs probes before any thinking with the thinking closed" in capsys.readouterr().err
 
 
 def test_the_default_folder_of_a_report(tmp_path: Path) -> None:

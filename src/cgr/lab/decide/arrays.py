@@ -55,8 +55,8 @@ class ProbeArrays:
 
     `spec`: how the recorded certainty was computed. `read`: the traces in the order of the columns, with token ids if it is
     given True; they are read only if a rule needs more than the columns. `answers`: the probes with the thinking closed, at
-    the same positions, for rules whose own probes hold no answer. `irregular`: the probes are on no grid; a rule that can be
-    decided by probes at any position reads all of them.
+    the same positions, for rules whose own probes hold no answer. `irregular`: the probes are on no grid, and a rule
+    that can be decided by probes at any position reads all of them.
     """
 
     def __init__(

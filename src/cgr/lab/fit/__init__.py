@@ -60,9 +60,8 @@ def open_run(folder: Path, probe_set: str | None = None, *, share: float = 1.0) 
     if not 0 < share <= 1:
         raise UsageError(f"A share of {share:g} of the questions is none.", "Use more than 0 and at most 1.")
     run = Run.open(folder, probe_set)
-    if run.main is None:
+    if run.main is None or run.main not in run.filled:
         raise NotRecorded(f"The run in {folder} has no probes yet.", f"Make them with `cgr probe {folder}`.")
-    run = replace(run, chosen=True)  # rules are fitted to the probes of this set
     return run if share == 1 else run.only(split_questions(run.columns(), share, run.questions)[0])
 
 

@@ -20,6 +20,7 @@ from cgr.lab.report import figures, numbers, page, tables
 from cgr.lab.report.figures import FigureData
 from cgr.lab.report.result import Report
 from cgr.lab.score.accuracy import PENALTIES, check_penalties
+from cgr.lab.store.config import rule_at_interval
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 
 FOLDER, JSON = "report", "report.json"
@@ -94,18 +95,27 @@ def load(run: str | Path, probe_set: str | None = None) -> tuple[Run, Columns]:
     with as_run_folder(run) as folder:
         opened = Run.open(folder, probe_set)
         interval = opened.info.interval if opened.info.interval >= 1 else max(1, opened.info.budget // STEPS)
-        opened.traces()  # read while the folder exists: that of a file is temporary
-        return opened, replace(opened.columns(), info=replace(opened.info, interval=interval))
+        opened.rule_traces()  # read while the folder exists: that of a file is temporary
+        return opened, replace(opened.rule_columns(), info=replace(opened.info, interval=interval))
 
 
 def _reported(
     run: str | Path, thresholds: tuple[float, ...], penalties: tuple[float, ...], probe_set: str | None, rule: str
 ) -> ReportedRun:
     opened, columns = load(run, probe_set)
+    read = _sets_read(opened, rule)
+    decide = decisions.deciding(columns, rule, decide_rule=opened.decide)
+    report = numbers.report(columns, thresholds, penalties, rule=rule, decide=decide, probe_sets=read)
     compared, why_not = _compared(run, penalties)
-    decide = decisions.deciding(columns, rule, opened.traces(), opened.spec())
-    report = numbers.report(columns, thresholds, penalties, rule=rule, decide=decide)
-    return ReportedRun(columns, report, decide, opened.traces(), compared, why_not)
+    return ReportedRun(columns, report, decide, opened.rule_traces(), compared, why_not)
+
+
+def _sets_read(run: Run, rule: str) -> tuple[str, ...]:
+    """The probe sets that this rule reads; `NotRecorded` if they were not recorded. A run without any probe is reported for
+    `cgr`, and a note says so."""
+    if rule == "cgr" and not run.filled:
+        return ()
+    return run.sets_for(rule_at_interval(rule, run.info.interval).within(run.info.budget))
 
 
 def _compared(run: str | Path, penalties: tuple[float, ...]) -> tuple[Compared | None, str]:

@@ -38,8 +38,10 @@ def report(
     *,
     rule: str = "cgr",
     decide: Decide | None = None,
+    probe_sets: tuple[str, ...] = (),
 ) -> Report:
-    """The report of one run. `decide` maps a threshold to the rule's decisions; by default, `rule` on these columns."""
+    """The report of one run. `decide` maps a threshold to the rule's decisions; by default, `rule` on these columns.
+    `probe_sets`: the names of those that the rule reads."""
     levels, costs = check_thresholds(thresholds), check_penalties(penalties)
     decide = decide or decisions.deciding(columns, rule)
     decided = {threshold: decide(threshold) for threshold in levels}
@@ -61,6 +63,7 @@ def report(
         trade_off=_trade_off(columns, levels, decide),
         selective=_selective(columns, decided),
         notes=notes(columns, decided, len(sweep), written),
+        probe_sets=probe_sets,
     )
 
 

@@ -122,7 +122,8 @@ class SelectiveRow(Record):
 
 @dataclass(frozen=True, slots=True)
 class Report(Record):
-    """All numbers of a run. `shown` is the threshold of the figures that show only one."""
+    """All numbers of a run. `shown` is the threshold of the figures that show only one. `probe_sets`: what the rule read;
+    the baseline is always the run's own final answers."""
 
     run: RunInfo
     rule: str
@@ -139,4 +140,5 @@ class Report(Record):
     trade_off: tuple[TradeOffRow, ...]
     selective: tuple[SelectiveRow, ...]
     notes: tuple[str, ...]
+    probe_sets: tuple[str, ...] = ()
     schema: int = SCHEMA

@@ -14,8 +14,8 @@ from cgr.errors import UnknownName, UsageError
 from cgr.probing import INTEGER_TOKENS, MAX_TOKENS, PREFIX, READS, CloseThink, ProbeSpec, Reads
 from cgr.records import AnswerFormat, Record
 from cgr.rules import Rule, Seen, known_rules, make_rule
-from cgr.rules.base import check_at_least_one, rule_class
-from cgr.settings import INSTRUCTION, Settings
+from cgr.rules.base import INTERVAL, check_at_least_one, rule_class
+from cgr.settings import INSTRUCTION, PROBES_PER_BUDGET, Settings
 
 DEFAULT = "default"  # the probe set that reports read unless another is named
 ALL = "all"  # every rule
@@ -111,7 +111,10 @@ class ProbeSet(Record):
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """How a run should be probed. None means: as the run's configuration states."""
+    """How a run should be probed. None means: as the run's configuration states.
+
+    `anywhere`: recorded probes at irregular positions serve too, because the rule that asks reads what was probed.
+    """
 
     where: Where = "interval"
     interval: int | None = None
@@ -121,6 +124,7 @@ class ProbeRequest:
     aggregate: str | None = None
     name: str | None = None
     reads: Reads = "answer"
+    anywhere: bool = False
 
     def __post_init__(self) -> None:
         if self.where not in WHERE:
@@ -147,8 +151,16 @@ class ProbeRequest:
         """The probe set that this request makes in a run, probed with this model."""
         asking = self.asking(config.asking)
         asking.spec("integer")  # raises if the prefix cannot be closed
-        interval = (self.interval or config.interval) if self.where == "interval" else 0
+        interval = (self.interval or probe_interval(config)) if self.where == "interval" else 0
         return ProbeSet(self.where, interval, asking, info.name, info.fingerprint)
+
+
+def probe_interval(config: RunConfig) -> int:
+    """The interval of new probes: the run's own, or the default for its budget if no probe would fit into that (a run
+    that was imported without probes)."""
+    if 1 <= config.interval < config.budget:
+        return config.interval
+    return max(1, min(INTERVAL, config.budget // PROBES_PER_BUDGET))
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +217,7 @@ def requests_of(rule: Rule) -> tuple[ProbeRequest, ...]:
         return ()
     asks, where = rule.probe_style, rule.place or "interval"
     interval = getattr(rule, "interval", first) if rule.place is None else None
-    own = ProbeRequest(where, interval, **asdict(asks) | {"reads": asks.reads or "answer"})
+    own = ProbeRequest(where, interval, **asdict(asks) | {"reads": asks.reads or "answer"}, anywhere=rule.any_position)
     return (own,) if rule.answers else (own, ProbeRequest(where, interval, close_think="always"))
 
 
@@ -214,7 +226,8 @@ def requests_for(
 ) -> list[ProbeRequest]:
     """The requests for every probe set that these rules (or `all`) read, each once.
 
-    A suitable set of the run (`stored`) is continued in place of a new one. Rules without probes are skipped, and so are
+    A suitable set of the run (`stored`) is continued in place of a new one; imported probes at irregular positions are
+    complete. Rules without probes are skipped, and so are
     rules that need another run (forced, or with log-probabilities of the thinking). `interval`: for rules that leave it
     open; by default that of the run.
     """
@@ -224,13 +237,14 @@ def requests_for(
     for name in chosen:
         if name not in known:
             raise UnknownName.among("rule", name, [*known, ALL])
-        rule = rule_at_interval(name, interval or config.interval)
+        rule = rule_at_interval(name, interval or probe_interval(config))
         for request in () if rule.forces else requests_of(rule):
             suitable = next((one for one in sets if satisfies(one, request, config)), None)
             if suitable is None:
                 suitable = ProbeSet(request.where, request.interval or 0, request.asking(config.asking))
                 sets.append(suitable)
-            found[ProbeRequest.matching(suitable)] = None
+            if suitable.where != "anywhere":
+                found[ProbeRequest.matching(suitable)] = None
     return [*found]
 
 
@@ -247,11 +261,16 @@ def satisfies(stored: ProbeSet, request: ProbeRequest, config: RunConfig) -> boo
     """
     if _decoding_options(stored.asking) != _decoding_options(request.asking(config.asking)):
         return False
+    return has_positions(stored, request, config)
+
+
+def has_positions(stored: ProbeSet, request: ProbeRequest, config: RunConfig) -> bool:
+    """Whether a set has probes at all of the requested positions."""
     if stored.where == "anywhere":
-        return request.where == "interval"
+        return request.where == "interval" and request.anywhere
     if request.where != "interval" or stored.where != "interval":
         return stored.where == request.where
-    return stored.interval > 0 and (request.interval or config.interval) % stored.interval == 0
+    return stored.interval > 0 and (request.interval or probe_interval(config)) % stored.interval == 0
 
 
 def _decoding_options(asking: Asking) -> tuple[object, ...]:
