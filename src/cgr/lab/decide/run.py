@@ -119,6 +119,11 @@ class Run:
         distances = np.diff(columns.at, axis=1, prepend=0)[columns.present]
         return max(1, int(np.median(distances))) if distances.size else probe_interval(self.config)
 
+    @property
+    def left_out(self) -> int:
+        """The number of traces of the run that are not in the main set: its probing was not finished, or chose some."""
+        return len(self._recorded(None, False)) - len(self.keys)
+
     def sets_for(self, rule: Rule) -> tuple[str, ...]:
         """The names of the probe sets that this rule reads; `NotRecorded` says what is missing."""
         requests = requests_of(rule)
@@ -194,9 +199,9 @@ class Run:
         stored = self.sets[str(self.main)]
         if not rule.thinks or rule.place is not None or replace(rule.probe_style, aggregate=None) != ProbeStyle():
             return satisfies(stored, request, self.config)
-        if stored.where == "start" or stored.asking.reads == "entropy":
-            return False
-        return rule.any_position if stored.where != "interval" else has_positions(stored, request, self.config)
+        if stored.where == "interval":
+            return _has_answers(stored) and has_positions(stored, request, self.config)
+        return _has_answers(stored) and rule.any_position
 
     def _set_for(self, rule: Rule, request: ProbeRequest) -> str:
         prober = self.sets[self.main] if self.main is not None else self.config
@@ -261,10 +266,17 @@ def _missing(folder: Path, rule: Rule, request: ProbeRequest) -> NotRecorded:
 
 
 def _other_probes(run: Run, rule: Rule, request: ProbeRequest) -> NotRecorded:
+    what = f"probes {_described(request)}"
+    if not _has_answers(run.sets[str(run.main)]) and request.reads == "answer":
+        what = "answers inside the thinking"
     return NotRecorded(
-        f"The rule {rule.name!r} needs probes {_described(request)}, which the probe set {run.main!r} does not have.",
+        f"The rule {rule.name!r} needs {what}, which the probe set {run.main!r} does not have.",
         f"Leave the probe set out, or record what the rule needs: cgr probe {run.folder} --for {rule.name}",
     )
+
+
+def _has_answers(probe_set: ProbeSet) -> bool:
+    return probe_set.where != "start" and probe_set.asking.reads != "entropy"
 
 
 def _described(request: ProbeRequest) -> str:

@@ -75,7 +75,7 @@ def write_report(
     """Write the report of these runs (folders, or files of traces) into `out`, by default a folder in or beside the run."""
     levels, costs = numbers.check_thresholds(thresholds), check_penalties(penalties)
     folder = Path(out) if out else default_folder([Path(run) for run in runs])
-    found = [_reported(run, levels, costs, probe_set, rule) for run in runs]
+    found = [reported(run, levels, costs, probe_set, rule) for run in runs]
     found = [run.named(name) for run, name in zip(found, unique_names([run.info.name for run in found]), strict=True)]
     reports = tuple(run.report for run in found)
     write_json(folder / JSON, as_json(reports))
@@ -99,13 +99,17 @@ def load(run: str | Path, probe_set: str | None = None) -> tuple[Run, Columns]:
         return opened, replace(opened.rule_columns(), info=replace(opened.info, interval=interval))
 
 
-def _reported(
+def reported(
     run: str | Path, thresholds: tuple[float, ...], penalties: tuple[float, ...], probe_set: str | None, rule: str
 ) -> ReportedRun:
+    """The report of a run in memory: its numbers, and the comparison of all rules. `NotRecorded` if the probes of the rule
+    were not recorded."""
     opened, columns = load(run, probe_set)
     read = _sets_read(opened, rule)
     decide = decisions.deciding(columns, rule, decide_rule=opened.decide)
-    report = numbers.report(columns, thresholds, penalties, rule=rule, decide=decide, probe_sets=read)
+    probes = opened.rule_columns(read[0]) if read else None
+    report = numbers.report(columns, thresholds, penalties, rule=rule, decide=decide, probe_sets=read, probes=probes)
+    report = replace(report, notes=(*report.notes, *_left_out_note(opened)))
     compared, why_not = _compared(run, penalties)
     return ReportedRun(columns, report, decide, opened.rule_traces(), compared, why_not)
 
@@ -116,6 +120,14 @@ def _sets_read(run: Run, rule: str) -> tuple[str, ...]:
     if rule == "cgr" and not run.filled:
         return ()
     return run.sets_for(rule_at_interval(rule, run.info.interval).within(run.info.budget))
+
+
+def _left_out_note(run: Run) -> list[str]:
+    if not (count := run.left_out):
+        return []
+    are = "is" if count == 1 else "are"
+    whole = len(run.keys) + count
+    return [f"{count} of {whole} traces {are} not in the probe set {run.main!r} and {are} left out, in the baseline too."]
 
 
 def _compared(run: str | Path, penalties: tuple[float, ...]) -> tuple[Compared | None, str]:
@@ -146,4 +158,4 @@ def _write_page(runs: Sequence[ReportedRun], folder: Path, thresholds: Sequence[
     return page.write(folder, data, thresholds, penalties, comparisons)
 
 
-__all__ = ["WrittenReport", "default_folder", "load", "write_report"]
+__all__ = ["ReportedRun", "WrittenReport", "default_folder", "load", "reported", "write_report"]
