@@ -137,7 +137,7 @@ def _grade_row(columns: Columns, threshold: float, decided: Decisions, penalty: 
         final=final,
         baseline=baseline,
         diff=diff,
-        diff_points=None if diff is None else float(100 * diff / scores.graded_questions(columns).sum()),
+        diff_points=None if diff is None else scores.in_points(columns, diff),
         max=float(np.max(curve)) if len(curve) else None,
         step=int(steps[earliest_best(curve)]) if len(curve) else None,
         at_budget=scores.grade(columns, decided.right, penalty, answered),

@@ -26,6 +26,11 @@ class RunSize(Record):
     ended_by_themselves: int
     thinking_tokens: int
 
+    @property
+    def points_per_question(self) -> float:
+        """Percentage points of one question, counted as a mean over seeds; 0 if nothing is graded."""
+        return 100 * self.seeds / self.graded_traces if self.graded_traces else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class Baseline(Record):

@@ -232,7 +232,7 @@ def headlines(report: Report) -> tuple[Headline, ...]:
 
 def _headline(report: Report, row: ThresholdRow, grade: GradeRow | None) -> Headline:
     saved = at(report.savings, row.threshold)
-    points = 100 / max(report.size.graded_questions, 1)
+    points = report.size.points_per_question
     return Headline(
         threshold=row.threshold,
         accuracy=row.accuracy,
