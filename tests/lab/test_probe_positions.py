@@ -21,7 +21,7 @@ from cgr.lab.exchange import import_run
 from cgr.lab.report import reported
 from cgr.lab.report.result import Report
 from cgr.lab.store import Store
-from cgr.lab.store.config import Asking, ProbeRequest, ProbeSet, RunConfig, probe_interval, requests_for, requests_of
+from cgr.lab.store.config import Asking, ProbeRequest, ProbeSet, RunConfig, requests_for, requests_of
 from cgr.rules import Adaptive, Calibrated, Cgr, Deer, known_rules
 from tests.lab.runs import probe
 
@@ -195,10 +195,10 @@ def test_traces_that_were_probed_after_their_import_are_scored_on_these_probes(u
 
 
 def test_new_probes_of_an_import_without_probes_have_the_interval_of_its_budget() -> None:
-    assert probe_interval(RunConfig(budget=4000, interval=4000)) == 125
-    assert probe_interval(RunConfig(budget=32_000, interval=0)) == 1000
-    assert probe_interval(RunConfig(budget=32_000, interval=64)) == 64
-    assert probe_interval(RunConfig(budget=1, interval=1)) == 1
+    assert RunConfig(budget=4000, interval=4000).probe_interval == 125
+    assert RunConfig(budget=32_000, interval=0).probe_interval == 1000
+    assert RunConfig(budget=32_000, interval=64).probe_interval == 64
+    assert RunConfig(budget=1, interval=1).probe_interval == 1
 
 
 GRID, OTHER, ANY = ProbeSet("interval", 50), ProbeSet("interval", 10), ProbeSet("anywhere")

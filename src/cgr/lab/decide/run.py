@@ -24,7 +24,6 @@ from cgr.lab.store.config import (
     ProbeSet,
     RunConfig,
     has_positions,
-    probe_interval,
     requests_of,
     same_model,
     satisfies,
@@ -117,7 +116,7 @@ class Run:
             return self.info.interval
         columns = self.columns()
         distances = np.diff(columns.at, axis=1, prepend=0)[columns.present]
-        return max(1, int(np.median(distances))) if distances.size else probe_interval(self.config)
+        return max(1, int(np.median(distances))) if distances.size else self.config.probe_interval
 
     @property
     def left_out(self) -> int:

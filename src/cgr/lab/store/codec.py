@@ -10,11 +10,11 @@ from functools import lru_cache
 from typing import Any
 
 from cgr.lab.store.recorded import RecordedTrace
-from cgr.records import Probe, Token
+from cgr.records import Probe, Question, Token
 
 INSERT_TRACE = (
     "INSERT INTO traces (question, seed, tokens, ended, eos, seconds, final, written, text, prompt_ids, ids, logprobs, "
-    "tops, forced) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "tops, forced, question_text, gold) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 KEYS = "SELECT q.id, t.seed FROM traces t JOIN questions q ON q.number = t.question ORDER BY t.question, t.seed"
 KEYS_IN_SET = (
@@ -37,11 +37,12 @@ INSERT_PROBE = "INSERT INTO probes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 
 
 def select_trace(whole: bool, version: int) -> str:
-    """SQL for one trace by id, in the order of `RecordedTrace`; long columns only if `whole`. Schema 1 has fewer."""
+    """SQL for one trace by id, in the order of `RecordedTrace`; long columns only if `whole`. Older schemas have fewer."""
     forced, tops = ("'[]'", "x''") if version < 2 else ("t.forced", "t.tops")
+    gold, text = ("q.gold", "q.text") if version < 3 else ("coalesce(t.gold, q.gold)", "coalesce(t.question_text, q.text)")
     ids, logprobs, tops = ("t.ids", "t.logprobs", tops) if whole else ("x''", "x''", "x''")
     return (
-        f"SELECT q.id, t.seed, q.gold, t.tokens, t.ended, t.final, q.text, q.format, t.eos, {ids}, t.text, t.written, "
+        f"SELECT q.id, t.seed, {gold}, t.tokens, t.ended, t.final, {text}, q.format, t.eos, {ids}, t.text, t.written, "
         f"{logprobs}, {tops}, {forced} FROM traces t JOIN questions q ON q.number = t.question WHERE t.id = ?"
     )
 
@@ -55,12 +56,16 @@ def select_probes(whole: bool) -> str:
     )
 
 
-def trace_row(question: int, trace: RecordedTrace, prompt_ids: Sequence[int], seconds: float) -> tuple[Any, ...]:
-    """The values for `INSERT_TRACE`."""
-    start = (question, trace.seed, trace.thinking_tokens, trace.ended, trace.eos, seconds)
+def trace_row(
+    question: Question, number: int, trace: RecordedTrace, prompt_ids: Sequence[int], seconds: float
+) -> tuple[Any, ...]:
+    """The values for `INSERT_TRACE`. A text or gold of its own is kept if it differs from the question's."""
+    start = (number, trace.seed, trace.thinking_tokens, trace.ended, trace.eos, seconds)
     texts = (final_text(trace.final), storable(trace.written), storable(trace.text))
     blobs = (pack("I", prompt_ids), pack("I", trace.ids), pack("f", trace.logprobs), pack("f", trace.tops))
-    return (*start, *texts, *blobs, json.dumps(trace.forced))
+    asked = storable(trace.question)
+    own = (None if asked in ("", question.text) else asked, None if trace.gold == question.gold else trace.gold)
+    return (*start, *texts, *blobs, json.dumps(trace.forced), *own)
 
 
 def trace_of(row: Sequence[Any], budget: int, probes: tuple[Probe, ...], final: str | None, whole: bool) -> RecordedTrace:
