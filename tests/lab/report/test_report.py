@@ -452,5 +452,5 @@ def test_a_run_without_probes_has_a_report_of_its_baseline(tmp_path: Path) -> No
     assert run(["import", str(file), str(tmp_path / "six")]) == 0
     _, columns = load(tmp_path / "six")
     assert not columns.present.any()
-    assert columns.info.interval >= 1
+    assert len(columns.steps) > 1
     assert numbers.report(columns).baseline.correct_mean == 2

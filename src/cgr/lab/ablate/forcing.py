@@ -146,7 +146,7 @@ def load_forced(inputs: AblationInputs, folder: Path) -> ForcedRun:
     if not common:
         message = f"The runs in {inputs.run.folder} and {folder} have no question and seed in common."
         raise UsageError(message, "Record the forced run with the same questions and seeds.")
-    natural = Columns.of((one for one in inputs.run.traces(inputs.main) if key_of(one) in common), inputs.run.info)
+    natural = Columns.of((one for one in inputs.run.traces(inputs.main) if key_of(one) in common), inputs.columns().info)
     order = {question: place for place, question in enumerate(natural.questions)}
     kept = sorted((one for one in traces if key_of(one) in common), key=lambda one: (order[one.question_id], one.seed))
     return ForcedRun(folder, info, natural, tuple(kept))

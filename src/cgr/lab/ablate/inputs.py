@@ -67,7 +67,8 @@ class AblationInputs:
     def together(self, names: Sequence[str]) -> tuple[Columns, ...]:
         """Several sets as columns of the traces that are in all of them, with probes at the positions of all of them."""
         common = self.common(names)
-        interval = math.lcm(*(self.sets[name].interval for name in names))
+        irregular = any(is_irregular(self.sets[name]) for name in names)
+        interval = 0 if irregular else math.lcm(*(self.sets[name].interval for name in names))
         info = replace(self.run.info, interval=interval)
         return tuple(
             Columns.of((_thinned(one, interval) for one in self.run.traces(name) if key_of(one) in common), info)

@@ -24,7 +24,6 @@ from cgr.lab.store.config import rule_at_interval
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 
 FOLDER, JSON = "report", "report.json"
-STEPS = 32  # of the budget, for figures of a run whose probes lie on no grid
 MAX_REPLAYS = 3000  # a rule without an array form is compared on at most this many traces
 
 
@@ -91,12 +90,10 @@ def write_report(
 
 
 def load(run: str | Path, probe_set: str | None = None) -> tuple[Run, Columns]:
-    """A run (a folder, or a file of traces) and its columns, whose steps lie on a grid even if the probes do not."""
+    """A run (a folder, or a file of traces) and its columns, with the run's own final answers."""
     with as_run_folder(run) as folder:
         opened = Run.open(folder, probe_set)
-        interval = opened.info.interval if opened.info.interval >= 1 else max(1, opened.info.budget // STEPS)
-        opened.rule_traces()  # read while the folder exists: that of a file is temporary
-        return opened, replace(opened.rule_columns(), info=replace(opened.info, interval=interval))
+        return opened, opened.rule_columns()  # read while the folder exists: that of a file is temporary
 
 
 def reported(

@@ -98,8 +98,9 @@ class RunConfig(Record):
 
     @property
     def probe_interval(self) -> int:
-        """The interval of new probes, if none is given: the run's, or the default for its budget if no probe would fit."""
-        return self.interval if 1 <= self.interval < self.budget else default_interval(self.budget)
+        """The interval of new probes, if none is given. Older imports without probes state their budget as interval."""
+        unknown = not self.interval or (self.engine == IMPORTED and self.interval >= self.budget)
+        return default_interval(self.budget) if unknown else self.interval
 
 
 @dataclass(frozen=True, slots=True)
