@@ -24,7 +24,8 @@ from cgr.lab.decide.arrays import Decisions
 from cgr.lab.decide.columns import Columns
 from cgr.lab.score import accuracy as scores
 from cgr.lab.score import bootstrap as intervals
-from cgr.lab.score.paired import Paired, Totals, split_questions
+from cgr.lab.score.accuracy import split_questions
+from cgr.lab.score.paired import Paired, Totals
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.lab.types import Floats
 from cgr.rules import GIVE_UP, Action, Cgr, Rule, Seen, base, make_rule, rule

@@ -48,6 +48,14 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "deer": {"average": st.sampled_from(("avg1", "avg2")), "trials": st.integers(1, 4)},
     "eat": {"min_steps": st.integers(1, 3)},
     "puma-verify": {"drop": st.sampled_from((0.0, 0.2, 1.0))},
+    "calibrated": {
+        "rare": st.integers(1, 3),
+        "hope": st.sampled_from((0.0, 0.3, 0.5)),
+        "near": st.sampled_from((0.4, 0.8, 1.0)),
+        "answered": st.sampled_from(((0.0, 1.0, 0.0, 0.0, 0.0), (0.5, 0.4, 1.0, -0.5, -1.0))),
+        "left": st.sampled_from(((0.1, 0.0, 0.0, 0.0, 0.0), (0.4, 0.0, 0.1, 0.1, 0.0))),
+        "hopeless": st.sampled_from(((), ((0.2, 0.6), (0.4, 0.9)))),
+    },
     "deepconf": {"floor": st.sampled_from((3.0, 4.0, 5.0)), "window": st.integers(1, 6)},
 }
 WITH_ARRAYS = [name for name in known_rules() if make_rule(name).has_array_form]
@@ -194,7 +202,8 @@ def test_a_rule_cannot_give_up_on_a_probe_that_was_cut_short() -> None:
 
 def test_these_rules_have_an_array_form() -> None:
     assert set(WITH_ARRAYS) == {
-        *("cgr", "fixed-budget", "answer-consistency", "conformal", "deepconf", "deer", "dynasor", "eat", "puma-verify"),
+        *("cgr", "fixed-budget", "answer-consistency", "calibrated", "conformal", "deepconf", "deer", "dynasor", "eat"),
+        "puma-verify",
     }
 
 

@@ -16,7 +16,7 @@ from cgr.lab import fit as fitting
 from cgr.lab.decide.run import Run
 from cgr.lab.exchange import import_run, write_jsonl
 from cgr.lab.exchange.line import to_line
-from cgr.lab.score.paired import split_questions
+from cgr.lab.score.accuracy import split_questions
 from cgr.lab.store import Store
 from cgr.lab.store.config import Asking, ProbeSet
 from cgr.lab.store.recorded import RecordedTrace, RunInfo

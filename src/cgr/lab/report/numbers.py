@@ -21,6 +21,7 @@ from cgr.lab.report import result
 from cgr.lab.report.result import Report
 from cgr.lab.score import accuracy as scores
 from cgr.lab.score.accuracy import PENALTIES, check_penalties
+from cgr.lab.score.adaptive import prospects
 from cgr.lab.score.calibration import effective, selective
 from cgr.lab.store.config import in_words
 from cgr.lab.types import Floats
@@ -65,6 +66,7 @@ def report(
         selective=_selective(columns, decided, probes or columns),
         notes=notes(columns, decided, len(sweep), written),
         probe_sets=probe_sets,
+        **vars(prospects(columns, decided)),
     )
 
 

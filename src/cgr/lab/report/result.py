@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cgr.lab.score.accuracy import Comparison, Savings, Spread
+from cgr.lab.score.adaptive import AdaptiveRow, FalseSureRow
 from cgr.lab.score.calibration import Selective
 from cgr.lab.store.recorded import RunInfo
 from cgr.lab.types import Interval
@@ -128,7 +129,8 @@ class SelectiveRow(Record):
 @dataclass(frozen=True, slots=True)
 class Report(Record):
     """All numbers of a run. `shown` is the threshold of the figures that show only one. `probe_sets`: what the rule read;
-    the baseline is always the run's own final answers."""
+    the baseline is always the run's own final answers. `adaptive`: the rule beside a fixed budget of the same cost.
+    `verdict`: what head room and false sureness mean, if they mean that stopping early is not for this run."""
 
     run: RunInfo
     rule: str
@@ -146,4 +148,8 @@ class Report(Record):
     selective: tuple[SelectiveRow, ...]
     notes: tuple[str, ...]
     probe_sets: tuple[str, ...] = ()
+    adaptive: tuple[AdaptiveRow, ...] = ()
+    headroom: float | None = None
+    false_sure: tuple[FalseSureRow, ...] = ()
+    verdict: str | None = None
     schema: int = SCHEMA

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cgr.lab.output import Cell, Head, Table, plural, with_interval, write_table
 from cgr.lab.output.style import tokens
+from cgr.lab.report import prospects
 from cgr.lab.report.numbers import at
 from cgr.lab.report.result import GradeRow, Report, SavingsRow, ThresholdRow
 from cgr.lab.store.config import IMPORTED
@@ -168,7 +169,8 @@ def _seeds(report: Report) -> str:
     return plural(report.size.seeds, "seed")
 
 
-TABLES: tuple[Callable[[Report], Table], ...] = (baseline, thresholds, grade, savings, budget_sweep, selective)
+OWN = (baseline, thresholds, grade, savings, budget_sweep, selective)
+TABLES: tuple[Callable[[Report], Table], ...] = (*OWN, prospects.adaptive, prospects.false_sure)
 
 
 def write(report: Report, folder: Path) -> tuple[Path, ...]:
@@ -195,7 +197,7 @@ def lines(report: Report) -> list[str]:
     first: tuple[Cell, ...] = ("baseline", base.correct_mean, base.accuracy, *[""] * 6)
     rows = (first, *(_row(*pair) for pair in zip(report.thresholds, report.savings, strict=True)))
     table = Table("", "", LINES, rows).lines(left=0)
-    return [title, origin(report), *table, *(f"Note: {note}" for note in report.notes)]
+    return [title, origin(report), *table, *prospects.lines(report), *(f"Note: {note}" for note in report.notes)]
 
 
 def origin(report: Report) -> str:

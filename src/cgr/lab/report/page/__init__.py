@@ -67,13 +67,16 @@ def comparison(compared: Compared | None, why_not: str = "") -> dict[str, Any]:
     """The comparison of rules that the page shows, with its sentences; or the reason why there is none."""
     if compared is None:
         return {"why": why_not}
-    kept = ("rule", "parameter", "sweep", "shown", "equal", "figures", "frontier")
+    kept = {"rule", "parameter", "sweep", "shown", "equal", "figures", "frontier", "verdict", "tuning_verdict", "splits"}
+    kept |= {"needed_questions", "oracle_share", "adaptive"}
     return {
         "entries": [{name: value for name, value in one.to_dict().items() if name in kept} for one in compared.entries],
         "baseline": compared.baseline.to_dict(),
         "whole": compared.whole_baseline.to_dict(),
         "chosen": tables.how_chosen(compared),
         "margin": compared.margin,
+        "oracle": compared.oracle,
+        "settled_by": tables.settled_by(compared),
         "verdicts": [[tables.label(one.measure), tables.verdict(compared, one)] for one in compared.winners],
         "missing": tables.reasons(compared.missing),
         "notes": compared.notes,

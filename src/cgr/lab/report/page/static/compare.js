@@ -96,7 +96,7 @@ const RULE_HEADS = [
   ["At", "the value chosen for equal accuracy"],
   ["Accuracy", null],
   ["Points", "against the full budget, with the paired 95 % interval"],
-  ["Equal", "the interval stays above the margin, both on the questions used to choose the value and on those shown"],
+  ["Equal", "a bound of the difference, which keeps its width when nothing changed, stays above the margin on the questions shown"],
   ["Saved", "thinking tokens, against the natural length"],
   ["Net", "saved minus the probe tokens, with its 95 % interval"],
   ["Area", "under the frontier: accuracy averaged over all token budgets"],
@@ -117,13 +117,19 @@ function rulesTable(run, { entries, baseline }, name) {
       make("td", { title: entry.parameter }, at),
       accuracyCell(shown),
       withSpan("diff_points", shown.diff_points, points(shown.diff_points), shown.ci95_diff_points.map((end) => points(end))),
-      make("td", { "data-metric": "equal", "data-value": Number(equal) }, equal ? "yes" : "no"),
+      make("td", { "data-metric": "equal", "data-value": Number(equal), title: verdictText(entry) }, equal ? "yes" : entry.verdict),
       number("gross_share", shown.gross_share, percent(shown.gross_share), "td"),
       withSpan("net_share", shown.net_share, percent(shown.net_share), shown.ci95_net_share.map((end) => plainNumber(100 * end, 1))),
       number("area", area, percent(area), "td"),
     );
   });
   return captioned(CAPTION, make("tr", {}, head), [make("tr", {}, baselineRow), ...rows]);
+}
+
+// Whether accuracy is equal where values were chosen and where they are shown, and what would settle it.
+function verdictText({ verdict, tuning_verdict, needed_questions }) {
+  const settles = needed_questions ? `; about ${valueText(needed_questions)} shown questions would settle it` : "";
+  return `where shown: ${verdict}${settles}; where chosen: ${tuning_verdict}`;
 }
 
 function accuracyCell(point) {
