@@ -219,7 +219,10 @@ def _from_lenient_json(raw: bytes, message: str) -> TraceLine:
     except (ValueError, RecursionError):
         text = ""
     if text.encode() in (b"", raw):
-        raise UsageError(f"this is not JSON: {message.removeprefix('Invalid JSON: ')}.")
+        raise UsageError(
+            f"this is not JSON: {message.removeprefix('Invalid JSON: ')}.",
+            "Write each trace as one JSON object on one line.",
+        )
     return from_json(text.encode())
 
 

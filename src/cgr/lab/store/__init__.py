@@ -152,6 +152,14 @@ class Store:
         """The token ids of a trace's prompt."""
         return codec.unpack("I", self._one("SELECT prompt_ids FROM traces WHERE id = ?", self._trace_id(key)))
 
+    def unreadable(self) -> tuple[Key, ...]:
+        """The question and seed of every trace that has neither token ids nor text."""
+        return tuple(self._all(codec.UNREADABLE))
+
+    def longest_text(self) -> int:
+        """The most characters of a trace without token ids; 0 if there is none."""
+        return int(self._one(codec.LONGEST_TEXT))
+
     # Writing
 
     def add_questions(self, questions: Iterable[Question]) -> None:

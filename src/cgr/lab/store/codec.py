@@ -25,6 +25,11 @@ FILLED_SETS = (
     "SELECT s.name FROM probe_sets s WHERE EXISTS "
     "(SELECT 1 FROM probings g JOIN probes p ON p.probing = g.id WHERE g.probe_set = s.id AND p.at > 0)"
 )
+UNREADABLE = (
+    "SELECT q.id, t.seed FROM traces t JOIN questions q ON q.number = t.question "
+    "WHERE length(t.ids) != 4 * t.tokens AND t.text = '' ORDER BY t.question, t.seed"
+)
+LONGEST_TEXT = "SELECT coalesce(max(length(text)), 0) FROM traces WHERE length(ids) != 4 * tokens"
 TRACE_ID = "SELECT t.id FROM traces t JOIN questions q ON q.number = t.question WHERE q.id = ? AND t.seed = ?"
 IN_SET = (
     "SELECT t.id, p.id FROM probings p JOIN traces t ON t.id = p.trace WHERE p.probe_set = ? ORDER BY t.question, t.seed"

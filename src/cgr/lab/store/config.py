@@ -159,7 +159,8 @@ class ProbeRequest:
     @classmethod
     def matching(cls, probe_set: ProbeSet) -> ProbeRequest:
         """The request that makes this probe set."""
-        return cls(probe_set.where, probe_set.interval or None, **probe_set.asking.to_dict())
+        where: Where = "interval" if probe_set.where == "anywhere" else probe_set.where
+        return cls(where, probe_set.interval or None, **probe_set.asking.to_dict())
 
     def asking(self, default: Asking) -> Asking:
         """The options of these probes; what the request leaves open is taken from `default`."""
