@@ -137,7 +137,10 @@ def test_a_report_has_a_page_tables_and_figures(six_run: Path) -> None:
     folder = six_run / "report"
     assert "<html" in (folder / "index.html").read_text(encoding="utf-8")
     names = {path.name for path in (folder / "tables").iterdir()}
-    made = [*(make.__name__ for make in tables.TABLES), "compare", "compare_winners", "compare_sweep"]
+    made = [
+        *(make.__name__ for make in tables.TABLES),
+        *(f"compare{end}" for end in ("", "_winners", "_sweep", "_oracle", "_splits")),
+    ]
     assert names == {f"{name}.{ending}" for name in made for ending in ("csv", "md", "tex")}
     assert {path.suffix for path in (folder / "figures").iterdir()} == {".png", ".svg", ".md"}
 

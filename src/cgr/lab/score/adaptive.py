@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from textwrap import wrap
 
 import numpy as np
 
@@ -119,14 +120,14 @@ def plain_verdict(headroom: float | None, sure: FalseSureRow) -> str | None:
 
 
 def prospect_sentences(headroom: float | None, sure: FalseSureRow, verdict: str | None) -> tuple[str, ...]:
-    """Head room and false sureness in words, and what they mean."""
+    """Head room and false sureness in words, and what they mean, in lines of 80 columns."""
     found = []
     if headroom is not None:
         found.append(f"Head room: {headroom:.1%} of the thinking comes after the last change of answer.")
     if sure.share is not None:
-        at, count = f"{sure.threshold:g}", f"{sure.probes:,} {'probe' if sure.probes == 1 else 'probes'}"
-        found.append(f"False sureness: {sure.share:.1%} of {count} from {at} on have another answer than the final one.")
-    return *found, *([verdict] if verdict else [])
+        count = f"{sure.probes:,} {'probe' if sure.probes == 1 else 'probes'}"
+        found.append(f"False sureness at {sure.threshold:g}: {sure.share:.1%} of {count} differ from the final answer.")
+    return *found, *wrap(verdict or "", 80)
 
 
 @dataclass(frozen=True, eq=False)
