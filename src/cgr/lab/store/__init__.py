@@ -115,6 +115,11 @@ class Store:
         """The probe sets by name, the oldest first."""
         return {name: ProbeSet.from_json(spec) for name, spec in self._all("SELECT name, spec FROM probe_sets ORDER BY id")}
 
+    def filled_sets(self) -> frozenset[str]:
+        """The names of the probe sets that have a probe inside the thinking. A set is empty if its traces are shorter than
+        the interval, or were imported without probes."""
+        return frozenset(name for (name,) in self._all(codec.FILLED_SETS))
+
     def probed(self, probe_set: str) -> frozenset[Key]:
         """The question and seed of every trace that has probes in this set."""
         return frozenset(self._all(codec.KEYS_IN_SET, probe_set))

@@ -21,6 +21,10 @@ KEYS_IN_SET = (
     "SELECT q.id, t.seed FROM probings p JOIN probe_sets s ON s.id = p.probe_set JOIN traces t ON t.id = p.trace "
     "JOIN questions q ON q.number = t.question WHERE s.name = ?"
 )
+FILLED_SETS = (
+    "SELECT s.name FROM probe_sets s WHERE EXISTS "
+    "(SELECT 1 FROM probings g JOIN probes p ON p.probing = g.id WHERE g.probe_set = s.id AND p.at > 0)"
+)
 UNREADABLE = (
     "SELECT q.id, t.seed FROM traces t JOIN questions q ON q.number = t.question "
     "WHERE length(t.ids) != 4 * t.tokens AND t.text = '' ORDER BY t.question, t.seed"

@@ -14,7 +14,7 @@ from cgr.errors import UnknownName, UsageError
 from cgr.probing import INTEGER_TOKENS, MAX_TOKENS, PREFIX, READS, CloseThink, ProbeSpec, Reads
 from cgr.records import AnswerFormat, Record
 from cgr.rules import Rule, Seen, known_rules, make_rule
-from cgr.rules.base import check_at_least_one
+from cgr.rules.base import check_at_least_one, rule_class
 from cgr.settings import INSTRUCTION, Settings, default_interval
 
 DEFAULT = "default"  # the probe set that reports read unless another is named
@@ -98,8 +98,9 @@ class RunConfig(Record):
 
     @property
     def probe_interval(self) -> int:
-        """The interval of new probes, if none is given."""
-        return self.interval or default_interval(self.budget)
+        """The interval of new probes, if none is given. Older imports without probes state their budget as interval."""
+        unknown = not self.interval or (self.engine == IMPORTED and self.interval >= self.budget)
+        return default_interval(self.budget) if unknown else self.interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,10 @@ class ProbeSet(Record):
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """How a run should be probed. None means: as the run's configuration states."""
+    """How a run should be probed. None means: as the run's configuration states.
+
+    `anywhere`: recorded probes at irregular positions serve too, because the rule that asks reads what was probed.
+    """
 
     where: Where = "interval"
     interval: int | None = None
@@ -139,6 +143,7 @@ class ProbeRequest:
     aggregate: str | None = None
     name: str | None = None
     reads: Reads = "answer"
+    anywhere: bool = False
 
     def __post_init__(self) -> None:
         if self.where not in WHERE:
@@ -224,7 +229,7 @@ def requests_of(rule: Rule) -> tuple[ProbeRequest, ...]:
         return ()
     asks, where = rule.probe_style, rule.place or "interval"
     interval = getattr(rule, "interval", first) if rule.place is None else None
-    own = ProbeRequest(where, interval, **asdict(asks) | {"reads": asks.reads or "answer"})
+    own = ProbeRequest(where, interval, **asdict(asks) | {"reads": asks.reads or "answer"}, anywhere=rule.any_position)
     return (own,) if rule.answers else (own, ProbeRequest(where, interval, close_think="always"))
 
 
@@ -233,9 +238,9 @@ def requests_for(
 ) -> list[ProbeRequest]:
     """The requests for every probe set that these rules (or `all`) read, each once.
 
-    A suitable set of the run (`stored`) is continued in place of a new one. Rules without probes are skipped, and so are
-    rules that need another run (forced, or with log-probabilities of the thinking). `interval`: for rules that leave it
-    open; by default that of the run.
+    A suitable set of the run (`stored`) is continued in place of a new one; imported probes at irregular positions are
+    complete. Rules without probes are skipped, and so are rules that need another run (forced, or with log-probabilities of
+    the thinking). `interval`: for rules that leave it open; by default that of the run.
     """
     known, sets = known_rules(), [*stored]
     chosen = [one for name in names for one in (known if name == ALL else [name])]
@@ -243,19 +248,20 @@ def requests_for(
     for name in chosen:
         if name not in known:
             raise UnknownName.among("rule", name, [*known, ALL])
-        rule = rule_at_interval(name, interval or config.interval)
+        rule = rule_at_interval(name, interval or config.probe_interval)
         for request in () if rule.forces else requests_of(rule):
             suitable = next((one for one in sets if satisfies(one, request, config)), None)
             if suitable is None:
                 suitable = ProbeSet(request.where, request.interval or 0, request.asking(config.asking))
                 sets.append(suitable)
-            found[ProbeRequest.matching(suitable)] = None
+            if suitable.where != "anywhere" or suitable.interval:
+                found[ProbeRequest.matching(suitable)] = None
     return [*found]
 
 
 def rule_at_interval(name: str, interval: int) -> Rule:
     """A rule by name, with this interval if it has one."""
-    known = known_rules()[name].parameters()
+    known = rule_class(name).parameters()
     return make_rule(name, **({"interval": interval} if "interval" in known and interval >= 1 else {}))
 
 
@@ -266,11 +272,16 @@ def satisfies(stored: ProbeSet, request: ProbeRequest, config: RunConfig) -> boo
     """
     if _decoding_options(stored.asking) != _decoding_options(request.asking(config.asking)):
         return False
+    return has_positions(stored, request, config)
+
+
+def has_positions(stored: ProbeSet, request: ProbeRequest, config: RunConfig) -> bool:
+    """Whether a set has probes at all of the requested positions."""
     if stored.where == "anywhere":
-        return request.where == "interval"
+        return request.where == "interval" and request.anywhere
     if request.where != "interval" or stored.where != "interval":
         return stored.where == request.where
-    return stored.interval > 0 and (request.interval or config.interval) % stored.interval == 0
+    return stored.interval > 0 and (request.interval or config.probe_interval) % stored.interval == 0
 
 
 def _decoding_options(asking: Asking) -> tuple[object, ...]:
