@@ -21,13 +21,13 @@ from cgr.lab.report import result
 from cgr.lab.report.result import Report
 from cgr.lab.score import accuracy as scores
 from cgr.lab.score.accuracy import PENALTIES, check_penalties
-from cgr.lab.score.adaptive import prospects
+from cgr.lab.score.adaptive import AdaptiveRow, prospects
 from cgr.lab.score.calibration import effective, selective
 from cgr.lab.store.config import in_words
 from cgr.lab.types import Floats
 from cgr.rules.base import THRESHOLD, check_threshold
 
-Row = TypeVar("Row", result.ThresholdRow, result.SavingsRow)
+Row = TypeVar("Row", result.ThresholdRow, result.SavingsRow, AdaptiveRow)
 THRESHOLDS = (0.96, 0.97, 0.98, 0.99)
 TRADE_OFF = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995, 0.999, 0.9999, 1.0)
 

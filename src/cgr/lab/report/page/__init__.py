@@ -1,7 +1,8 @@
 """The report as one HTML file: the probes are inside it, and the browser recomputes the rule `cgr` from them.
 
-The sources of the page are in `static/`: a template, style sheets, and scripts that are joined in the order below. A run is
-stored as JSON columns; the flags of a probe are bits, and its answer is an index into a list of answers.
+The sources of the page are in `static/`: a template, style sheets, and scripts that are joined in the order below. What
+other pages use too (colours, charts, numbers) is in `cgr/web/`. A run is stored as JSON columns; the flags of a probe are
+bits, and its answer is an index into a list of answers.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from cgr.records import Probe
 PageRun = tuple[RunInfo, Sequence[RecordedTrace], Mapping[str, Any]]
 
 FILE = "index.html"
-STYLES = ("page.css", "figures.css", "tables.css", "media.css")
+SHARED = ("base.css", "chart.css", "elements.js", "numbers.js", "chart.js")  # in cgr/web
+STYLES = ("base.css", "chart.css", "page.css", "tables.css", "media.css")
 SCRIPTS = (
-    *("data.js", "decide.js", "scores.js", "curves.js", "format.js", "draw.js", "chart.js", "figures.js"),
-    *("figures-trust.js", "figures-tokens.js", "tables.js", "compare.js", "trace.js", "questions.js", "main.js"),
+    *("data.js", "decide.js", "scores.js", "curves.js", "numbers.js", "elements.js", "chart.js", "headline.js", "hero.js"),
+    *("figures.js", "figures-trust.js", "figures-tokens.js", "tables.js", "summary.js", "prospects.js", "compare.js"),
+    *("trace.js", "questions.js", "controls.js", "main.js"),
 )
 TEXT_LIMIT = 20_000_000
 CLOSED, RIGHT, BOUND = 1, 2, 4
@@ -84,7 +87,8 @@ def comparison(compared: Compared | None, why_not: str = "") -> dict[str, Any]:
 
 
 def _source(name: str) -> str:
-    return (files(__name__) / "static" / name).read_text("utf-8")
+    folder = files("cgr") / "web" if name in SHARED else files(__name__) / "static"
+    return (folder / name).read_text("utf-8")
 
 
 def _script(data: object) -> str:
