@@ -27,7 +27,7 @@ def sessions_for(given: int | None, model: ModelOptions) -> int:
 
 def finish(work: Callable[..., Any], folder: Path, wanted: Collection[Key] | None, quiet: bool, as_json: bool) -> int:
     """Do the work, print a summary, and return the exit code. Failures are printed even if `quiet`."""
-    progress, interrupted = Progress(quiet=quiet or as_json), False
+    progress, interrupted = Progress(quiet=quiet or as_json, on_note=echo_note), False
     try:
         work(progress=progress)
     except KeyboardInterrupt:
@@ -40,6 +40,11 @@ def finish(work: Callable[..., Any], folder: Path, wanted: Collection[Key] | Non
     else:
         print_summary(summary, quiet=quiet and not interrupted)
     return INTERRUPTED if interrupted else 1 if summary.failed else 0
+
+
+def echo_note(text: str) -> None:
+    """Print a note on standard error."""
+    click.echo(f"note:  {text}", err=True)
 
 
 def nothing_recorded() -> int:

@@ -34,8 +34,11 @@ MAX_LISTED = 5  # traces listed for one failure
 class Progress:
     """Counts traces, tokens, probes and failures of one call, and shows them on a terminal unless `quiet`."""
 
-    def __init__(self, *, quiet: bool = False, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True)
+    def __init__(
+        self, *, quiet: bool = False, console: Console | None = None, on_note: Callable[[str], None] | None = None
+    ) -> None:
+        self.console, self.on_note = console or Console(stderr=True), on_note
+        self.notes: list[str] = []
         self.visible = self.console.is_terminal and not quiet
         self.new = self.failed = self.thinking_tokens = self.probes = self.probe_tokens = self.prefilled_tokens = 0
         self.sets: list[str] = []
@@ -57,6 +60,13 @@ class Progress:
                 yield
         finally:
             self._end, self._bar = time.monotonic(), None
+
+    def note(self, text: str) -> None:
+        """A sentence that the user should read; the same one is given once."""
+        if text not in self.notes:
+            self.notes.append(text)
+            if self.on_note:
+                self.on_note(text)
 
     def begin_set(self, name: str) -> None:
         """A probe set is being made."""
@@ -171,7 +181,8 @@ class Summary(Record):
     """The state of a run after a call, and what the call did.
 
     `traces` of the `wanted` ones are in the run (or probed, in every set that the call makes). `new`, tokens and seconds
-    count this call, over all sets. `made_sets`: the sets that the call makes; `probe_set`: the last of them.
+    count this call, over all sets. `made_sets`: the sets that the call makes; `probe_set`: the last of them. `notes`:
+    sentences that were given to the user.
     """
 
     run: str
@@ -192,6 +203,7 @@ class Summary(Record):
     made_sets: tuple[str, ...] = ()
     interrupted: bool = False
     failures: tuple[Failure, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def summarise(folder: Path, wanted: Collection[Key] | None, progress: Progress, *, interrupted: bool = False) -> Summary:
@@ -218,6 +230,7 @@ def summarise(folder: Path, wanted: Collection[Key] | None, progress: Progress, 
         made_sets=tuple(progress.sets),
         interrupted=interrupted,
         failures=failed,
+        notes=tuple(progress.notes),
         **{name: getattr(progress, name) for name in COUNTS},
     )
 

@@ -191,13 +191,22 @@ LINES = (
 
 
 def lines(report: Report) -> list[str]:
-    """A title, a table with the baseline and every threshold, and the notes."""
+    """A title, how the run was made, a table with the baseline and every threshold, and the notes."""
     size, base = report.size, report.baseline
     title = f"{report.run.name}: {report.run.model}, {plural(size.questions, 'question')} × {plural(size.seeds, 'seed')}"
     first: tuple[Cell, ...] = ("baseline", base.correct_mean, base.accuracy, *[""] * 6)
     rows = (first, *(_row(*pair) for pair in zip(report.thresholds, report.savings, strict=True)))
-    found = [title, *Table("", "", LINES, rows).lines(left=0), *prospects.lines(report)]
-    return [*found, *(f"Note: {note}" for note in report.notes)]
+    table = Table("", "", LINES, rows).lines(left=0)
+    return [title, origin(report), *table, *prospects.lines(report), *(f"Note: {note}" for note in report.notes)]
+
+
+def origin(report: Report) -> str:
+    """How the run was made, as a phrase. An import may not say it: that is unknown."""
+    run = report.run
+    probed = f"probed every {run.interval:,} tokens" if run.interval else "probed at irregular positions"
+    temperature = "unknown" if run.temperature is None else f"{run.temperature:g}"
+    parts = [f"budget {run.budget:,}", probed if report.size.probes else "no probes", f"temperature {temperature}"]
+    return ", ".join([*parts, *(["prefix unknown"] if run.prefix is None else [])])
 
 
 def _row(row: ThresholdRow, saved: SavingsRow) -> tuple[Cell, ...]:
@@ -235,7 +244,7 @@ def headlines(report: Report) -> tuple[Headline, ...]:
 
 def _headline(report: Report, row: ThresholdRow, grade: GradeRow | None) -> Headline:
     saved = at(report.savings, row.threshold)
-    points = 100 / max(report.size.graded_questions, 1)
+    points = report.size.points_per_question
     return Headline(
         threshold=row.threshold,
         accuracy=row.accuracy,

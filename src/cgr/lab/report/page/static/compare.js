@@ -1,12 +1,10 @@
 // All rules on the same traces, computed in Python and shown here. One rule is highlighted.
 
-const FIXED_BUDGET = "fixed-budget",
-  SHOWN_LOSS = 0.2; // the figure shows accuracies down to this much below the full budget's
+const FIXED_BUDGET = "fixed-budget";
 const highlighted = new Map(); // the highlighted rule of each run
 
 function drawRules(run) {
   const found = data.comparisons?.[run.number];
-  byId("rules").hidden = !found;
   if (!found) return;
   const can = Boolean(found.entries?.length);
   byId("rules-body").hidden = !can;
@@ -49,7 +47,7 @@ function drawFrontier(found, entry) {
     y: percentAxis(span),
     label: `Accuracy against tokens for ${plural(entries.length, "rule")}; ${entry.rule} is highlighted.`,
   });
-  const line = (one, name) => chart.line(within(cornersOf(one), span), name);
+  const line = (one, name) => chart.line(cornersOf(one).map((point) => [point.net_tokens, point.accuracy]), name);
   chart.across(whole.accuracy + margin / 100, null);
   for (const one of entries) if (one !== entry) line(one, one.rule === FIXED_BUDGET ? "muted dashed thin" : "faint");
   line(entry, "accent");
@@ -66,15 +64,6 @@ function drawFrontier(found, entry) {
     ordered.map((point) => point.net_tokens),
     (i) => readPoint(entry, ordered[i]),
   );
-}
-
-// The part of a line above the lower edge of the figure.
-function within(corners, [floor]) {
-  const places = corners.map((point) => [point.net_tokens, point.accuracy]);
-  const first = places.findIndex(([, accuracy]) => accuracy >= floor);
-  if (first <= 0) return first < 0 ? [] : places;
-  const [[x0, y0], [x1, y1]] = [places[first - 1], places[first]];
-  return [[x0 + ((floor - y0) / (y1 - y0)) * (x1 - x0), floor], ...places.slice(first)];
 }
 
 function readPoint(entry, point) {
