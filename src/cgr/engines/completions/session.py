@@ -72,7 +72,7 @@ class CompletionsSession:
         began = time.perf_counter()
         thought = self.trace[: len(self.trace) - rewind]
         prompt = await self.client.prompt_for([*self.prompt, *thought, *suffix])
-        request = probe_request(self.client.dialect, prompt, limit, top, self._probe_slot)
+        request = probe_request(self.client.dialect, prompt, limit, top, self._probe_slot, self.replica.purpose("probe"))
         control = frozenset[int]() if top else self.form.control  # with alternatives, a control token is one like any other
         attempts = Attempts(self.replica)
         answered = await attempts.until_done(lambda server: self._probe_once(server, request, done, control))
@@ -103,7 +103,7 @@ class CompletionsSession:
         """The answer after the thinking, sampled as the thinking is, from a seed of its own."""
         start = [*self.prompt, *self.trace, *self.form.tag.ids]
         left = 0 if self.thinking.eos else min(limit, self.form.context - len(start))
-        attempts, stop = Attempts(self.replica), None
+        attempts, stop, top = Attempts(self.replica), None, self.sampling.answer_top
         while left > 0 and stop is None:
             server = self.replica.server
             try:
@@ -111,7 +111,7 @@ class CompletionsSession:
                     async for piece in pieces:
                         start, left, stop = [*start, *piece.ids], left - len(piece.ids), piece.stop or stop
                         attempts.progress()
-                        yield Written(piece.text, len(piece.ids), piece.stop)
+                        yield Written(piece.text, len(piece.ids), piece.stop, piece.tokens if top is not None else ())
                 if stop is None:
                     raise BadReply("it broke off in the middle of the answer")
             except Fault as fault:
@@ -121,7 +121,17 @@ class CompletionsSession:
         sampling = replace(self.sampling, logprobs=False)
         seed = keyed_seed(sampling.seed, len(start) - len(self.prompt))
         prompt, stream = await self.client.prompt_for(start), self.client.dialect.stream
-        return CompletionRequest(prompt, count, sampling, seed, stream=stream, slot=self._think_slot, stop=sampling.stop)
+        return CompletionRequest(
+            prompt,
+            count,
+            sampling,
+            seed,
+            top=sampling.answer_top,
+            stream=stream,
+            slot=self._think_slot,
+            stop=sampling.stop,
+            purpose=self.replica.purpose("answer"),
+        )
 
     async def close(self) -> None:
         """Cancel what is running, and give the place back."""
