@@ -76,6 +76,11 @@ class EventStream(Generic[T]):
             await self._read.wait()
 
     @property
+    def waiting(self) -> int:
+        """Events that were put and not read yet."""
+        return len(self._waiting)
+
+    @property
     def result(self) -> T:
         """What the work returned."""
         if self._task is None or not self._task.done():
