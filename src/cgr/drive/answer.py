@@ -50,16 +50,14 @@ class WrittenAnswer:
 
 async def write_answer(driver: Driver, style: AnswerStyle, decision: Decision, budget: int) -> WrittenAnswer:
     """End the thinking of this driver's session and write the answer, as events."""
-    driver.emit(Decided(decision))
-    if decision.abstained:
-        driver.emit(Answering(style.abstention))
-        return WrittenAnswer(0)
-    if style.style == "boxed":
-        return await _boxed(driver, decision)
+    if decision.abstained or style.style == "boxed":
+        driver.emit(Decided(decision))
+        return _withheld(driver, style) if decision.abstained else await _boxed(driver, decision)
     cut = decision.stop_cause in ("certainty", "budget")
     if decision.stop_cause == "certainty":
         await _end_sentence(driver, min(style.sentence_wait, budget - len(driver.ids)))
     await driver.close_with(style.wrap_up if cut else "")
+    driver.emit(Decided(decision))
     left = None if style.max_tokens is None else max(style.max_tokens - len(driver.ids), 1)
     return await _full(driver, driver.engine.info.context if left is None else left)
 
@@ -75,6 +73,11 @@ async def _full(driver: Driver, limit: int) -> WrittenAnswer:
             if driver.ready:
                 await driver.ready()
     return WrittenAnswer(tokens, stop)
+
+
+def _withheld(driver: Driver, style: AnswerStyle) -> WrittenAnswer:
+    driver.emit(Answering(style.abstention))
+    return WrittenAnswer(0)
 
 
 async def _boxed(driver: Driver, decision: Decision) -> WrittenAnswer:

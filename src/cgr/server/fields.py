@@ -8,6 +8,7 @@ from typing import Any
 from cgr.server.faults import bad_field
 from cgr.server.protocol import EFFORTS, ChatBody, ChatMessage, SamplingFields
 
+BOXED = "\\boxed"
 # Fields that change nothing in the reply, whatever their value.
 HARMLESS = frozenset({
     "user", "metadata", "store", "prompt_cache_key", "prompt_cache_retention", "service_tier", "safety_identifier",
@@ -53,6 +54,13 @@ def text_of(message: ChatMessage) -> str | None:
         parts = [part.text for part in message.content if part.type in ("text", "input_text")]
         return "".join(part or "" for part in parts) if len(parts) == len(message.content) else None
     return message.content or ""
+
+
+def asks_for_box(message: ChatMessage) -> bool:
+    """Whether a message asks for a boxed answer."""
+    content = message.content
+    texts = [content] if isinstance(content, str) else [part.text or "" for part in content or ()]
+    return any(BOXED in text for text in texts)
 
 
 def unsupported_in_chat(body: ChatBody) -> list[str]:

@@ -54,7 +54,9 @@ class Metrics:
         self.abstentions = self._counter("abstentions", "Replies without an answer.")
         self.upstream = self._counter("upstream_requests", "Requests to upstreams.", "upstream", "kind", "code")
         self.cancelled = self._counter("upstream_cancelled", "Requests to upstreams left before their end.", "phase")
-        self.build = self._gauge("build_info", "The version of cgr.", "version")
+        self.build = Gauge(
+            "cgr_build_info", "The version of cgr.", ["version"], registry=self.registry, multiprocess_mode="max"
+        )
         self.build.labels(__version__).set(1)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:

@@ -13,12 +13,11 @@ from cgr.errors import CgrError, UsageError
 from cgr.records import Message
 from cgr.server.config import Mode, ServeConfig
 from cgr.server.faults import ApiError, bad_field, not_supported, sentence
-from cgr.server.fields import effort, effort_budget, given_budget, text_of, unsupported, unsupported_in_chat
+from cgr.server.fields import asks_for_box, effort, effort_budget, given_budget, text_of, unsupported, unsupported_in_chat
 from cgr.server.generation import Generation
 from cgr.server.protocol import CgrOptions, ChatBody, ChatMessage, CompletionBody, SamplingFields
 from cgr.settings import Settings
 
-BOXED = "\\boxed"
 ALIAS = re.compile(r"(?P<name>.+):(?:(?P<mode>plain|shadow)|cgr-(?P<threshold>[0-9.]+))")
 # Requests with these are passed on to an upstream, even if they ask for probes.
 FOR_UPSTREAM = frozenset({"tools", "functions", "tool_choice", "function_call", "response_format", "messages"})
@@ -88,8 +87,7 @@ class RequestReader:
 
     def chat(self, body: ChatBody, headers: Mapping[str, str], request_id: str) -> Generation | PassOn:
         """A chat completion."""
-        texts = [text_of(message) for message in body.messages]
-        wanted = self.wanted(body, headers, boxed=any(BOXED in text for text in texts if text))
+        wanted = self.wanted(body, headers, boxed=any(map(asks_for_box, body.messages)))
         if (passed := self._passed(wanted, unsupported_in_chat(body))) is not None:
             return passed
         return self._generation(
@@ -151,11 +149,11 @@ class RequestReader:
             return None
         if wanted.model != self.served:
             return PassOn(f"{wanted.model!r} is not the model that is probed", wanted.model)
+        if wanted.mode == "off":
+            return PassOn(wanted.why, wanted.model)
         if found and wanted.asked and found[0].split("[")[0] not in FOR_UPSTREAM:
             raise not_supported(found[0], "together with probes")
-        if found:
-            return PassOn(f"{found[0]!r} is not supported together with probes", wanted.model)
-        return PassOn(wanted.why, wanted.model) if wanted.mode == "off" else None
+        return PassOn(f"{found[0]!r} is not supported together with probes", wanted.model) if found else None
 
     def _generation(
         self, body: ChatBody | CompletionBody, wanted: Wanted, request_id: str, prompt: Any, **more: Any

@@ -137,7 +137,7 @@ def probe_row(probe: Probe, *, withheld: bool = False) -> dict[str, Any]:
         "certainty": probe.certainty,
         "closed": probe.closed,
         "bound": probe.bound,
-        "cached_tokens": probe.cached,
+        "cached_tokens": probe.cached if probe.cached or probe.prefilled else None,  # None: the server did not say
         "ms": round(probe.seconds * 1000, 3),
     }
 

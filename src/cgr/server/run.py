@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -203,9 +204,17 @@ class _Supervisor:
 def _work(config: ServeConfig, listening: socket.socket, pipe: Connection) -> None:
     """The main function of a worker. It ends with its parent."""
     set_up(config.log)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C goes to the whole group; the parent decides
     one = replace(config, workers=1)
     try:
         uvloop.run(_serve(one, listening, lambda: pipe.send("ready")))
     except CgrError as error:
         pipe.send(error)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)

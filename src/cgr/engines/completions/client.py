@@ -132,6 +132,7 @@ class CompletionClient:
 
     def __init__(self, dialect: Dialect, served: ServedModel, pool: Pool, local: LocalTokenizer | None = None) -> None:
         self.dialect, self.served, self.pool, self.local = dialect, served, pool, local
+        self.sessions = 0  # that were opened
         self._encoded: dict[tuple[str, bool], tuple[int, ...]] = {}
         self._decoded: dict[int, str] = {}
 

@@ -15,6 +15,7 @@ from cgr.errors import EngineError
 from cgr.records import Token
 
 FEW_LEFT = 4  # a probe that is decided with this few tokens to go is read to its end, for its usage figures
+USAGE_EVERY = 16  # in one session of this many, the first probe is read to its end in any case
 
 
 class CompletionsSession:
@@ -41,6 +42,8 @@ class CompletionsSession:
         limit = min(sampling.limit or room, room)
         self.thinking = ThinkingReader(client, replica, form, prompt, sampling, limit, self._think_slot)
         self._release, self._closed, self._surplus = release, False, 0
+        self._wants_usage = client.sessions % USAGE_EVERY == 0
+        client.sessions += 1
 
     @property
     def wasted(self) -> int:
@@ -90,6 +93,7 @@ class CompletionsSession:
                     break
         if not reading.over:
             raise BadReply("it broke off in the middle of a probe")
+        self._wants_usage = False
         self._surplus += reading.surplus
         if not reading.tokens and not reading.ended:
             raise EngineError("The server gave no log-probabilities.", "cgr needs a server that returns them.")
@@ -97,7 +101,7 @@ class CompletionsSession:
 
     def _reads_on(self, left: int) -> bool:
         """Whether to read a decided probe to its end: OpenAI's API reports only there what was cached."""
-        return self.client.dialect.api == "openai" and left <= FEW_LEFT
+        return self.client.dialect.api == "openai" and (left <= FEW_LEFT or self._wants_usage)
 
     async def write(self, limit: int) -> AsyncIterator[Written]:
         """The answer after the thinking, sampled as the thinking is, from a seed of its own."""
