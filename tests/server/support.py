@@ -29,6 +29,13 @@ class Served:
     process: subprocess.Popen[str]
     address: str
     lines: list[str] = field(default_factory=list)
+    told_to_end: bool = False
+
+    def terminate(self) -> None:
+        """Send SIGTERM, once."""
+        if not self.told_to_end:
+            self.told_to_end = True
+            self.process.send_signal(signal.SIGTERM)
 
     def post(
         self, path: str = "/v1/chat/completions", headers: dict[str, str] | None = None, **body: Any
@@ -106,8 +113,9 @@ def served(*arguments: str, env: dict[str, str] | None = None, code: int | None 
         first = process.stdout.readline()
         found = re.search(r"at (http://\S+)/v1,", first)
         assert found, (first, lines)
-        yield Served(process, found[1], lines)
-        process.send_signal(signal.SIGTERM)
+        server = Served(process, found[1], lines)
+        yield server
+        server.terminate()
         assert process.wait(LONG) == code, lines[-20:]
     finally:
         if process.poll() is None:

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -30,6 +30,7 @@ from cgr.server.logs import log, set_up
 from cgr.server.metrics import FOLDER
 
 BACKLOG = 2048
+SEND_BUFFER = 64 << 10  # bytes of a reply that the system keeps for a slow client; by itself it would keep megabytes
 END_SECONDS = 5.0  # beyond the time for requests, for everything else
 RESTART_SECONDS = 1.0
 Announce = Callable[[str], None]
@@ -51,6 +52,7 @@ def bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
     try:
         listening.bind((host, port))
     except (OSError, OverflowError) as error:
@@ -73,7 +75,9 @@ async def _serve(config: ServeConfig, listening: socket.socket, ready: Callable[
         server = DrainingServer(gateway, ready)
         await server.serve(sockets=[listening])
     finally:
-        await gateway.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(END_SECONDS):
+                await gateway.close()
     return 0
 
 
@@ -100,13 +104,10 @@ class DrainingServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Unlike uvicorn's, it does not raise the signal again at the end."""
-        before = {one: signal.signal(one, self.handle_exit) for one in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for one, handler in before.items():
-                signal.signal(one, handler)
+        """Unlike uvicorn's, it keeps the handlers: a second signal must not break the clean end off."""
+        for one in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(one, self.handle_exit)
+        yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, then say so."""
