@@ -46,7 +46,7 @@ def test_a_client_that_leaves_cancels_the_work(gateway: Served, fake: FakeUpstre
     fake.probe_seconds = 60 if phase == "probe" else 0.0
     left = gateway.metric("cgr_client_disconnects_total")
     body = {"cgr": {"interval": 60, "threshold": 0.0 if phase == "answer" else 1.0}, "stream": stream}
-    with connection(gateway, **body):
+    with connection(gateway, None, **body):
         fake.wait_for(phase)
         if phase == "think":
             time.sleep(0.1)

@@ -40,7 +40,7 @@ def create_app(gateway: Gateway) -> Callable[[Scope, Receive, Send], Awaitable[N
     """The application on a gateway that is connected."""
     endpoints = Endpoints(gateway)
     routes = [
-        Route(path, _Endpoint(gateway, path, handler), methods=[method])
+        Route(path, _Endpoint(gateway, method, path, handler))
         for method, path, handler in (
             ("POST", "/v1/chat/completions", endpoints.chat),
             ("POST", "/v1/completions", endpoints.completions),
@@ -54,7 +54,7 @@ def create_app(gateway: Gateway) -> Callable[[Scope, Receive, Send], Awaitable[N
     ]
     allowed = gateway.config.cors
     cors = [Middleware(CORSMiddleware, allow_origins=allowed, allow_methods=["*"], allow_headers=["*"])] if allowed else []
-    missing = _Endpoint(gateway, "other", _no_such_path)
+    missing = _Endpoint(gateway, "", "other", _no_such_path)
     app = Starlette(routes=routes, middleware=cors)
     app.router.redirect_slashes = False
     app.router.default = missing
@@ -70,6 +70,7 @@ class _Endpoint:
     """One route as an ASGI application: what every request goes through."""
 
     gateway: Gateway
+    method: str
     path: str
     handler: Handler
 
@@ -90,7 +91,9 @@ class _Endpoint:
         self._done(exchange)
 
     def _check(self, exchange: Exchange) -> None:
-        keys = self.gateway.config.keys
+        keys, method = self.gateway.config.keys, exchange.scope["method"].replace("HEAD", "GET")
+        if self.method and method != self.method:
+            raise ApiError(405, f"{self.path} is for {self.method} requests.", code="method_not_allowed")
         if self.gateway.draining and self.path not in OPEN_PATHS | {"/metrics"}:
             raise SHUTTING_DOWN
         if keys and self.path not in OPEN_PATHS and not may_enter(exchange.headers, keys):

@@ -70,8 +70,10 @@ def sentence(error: CgrError) -> str:
 
 
 def from_validation(error: ValidationError, prefix: str = "") -> ApiError:
-    """The first thing that is wrong with a body, and where."""
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    """The first thing that is wrong with a body, and where. Of several ways to read a field, the deepest is meant."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    same_field = [one for one in found if one["loc"][:1] == found[0]["loc"][:1]]
+    first = max(same_field, key=lambda one: len(field_path(one["loc"])))
     where = field_path((prefix, *first["loc"]) if prefix else first["loc"])
     message = first["msg"].removeprefix("Value error, ")
     return bad_field(where, f"{where or 'The body'}: {message[:1].lower()}{message[1:]}.")

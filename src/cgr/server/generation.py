@@ -169,7 +169,8 @@ class Answer:
 
     async def _open(self) -> Opened:
         request, engine = self.request, self.engine
-        settings = request.settings if request.thinks else replace(request.settings, rule="no-thinking", parameters={})
+        thinks = request.thinks and request.max_tokens != 1  # of one token, nothing would be left for the answer
+        settings = request.settings if thinks else replace(request.settings, rule="no-thinking", parameters={})
         budget = _budget(settings.budget, request.max_tokens)
         resolved = replace(settings, budget=None).resolve(engine.info)
         prompt, ids = await self._prompt(settings)

@@ -90,11 +90,15 @@ class RequestReader:
         wanted = self.wanted(body, headers, boxed=any(map(asks_for_box, body.messages)))
         if (passed := self._passed(wanted, unsupported_in_chat(body))) is not None:
             return passed
+        messages = tuple(self._message(number, message) for number, message in enumerate(body.messages))
+        if not messages[-1].content.strip():
+            field = f"messages[{len(messages) - 1}].content"
+            raise bad_field(field, f"{field}: it is empty.")
         return self._generation(
             body,
             wanted,
             request_id,
-            tuple(self._message(number, message) for number, message in enumerate(body.messages)),
+            messages,
             max_tokens=body.max_completion_tokens or body.max_tokens,
             top_logprobs=(body.top_logprobs or 0) if body.logprobs else None,
             thinks=self._thinks(body),
@@ -201,7 +205,8 @@ class RequestReader:
 
 def _blamed(error: CgrError, changes: Mapping[str, Any]) -> ApiError:
     """The error of the settings, with the field that it is about."""
-    names = [name for name in changes if name in error.message or name.replace("_", "-") in error.message]
+    known = [name for name in changes if name in error.message or name.replace("_", "-") in error.message]
+    names = ["parameters"] if "parameter of" in error.message else known
     field = f"cgr.{names[0]}" if names else "cgr"
     return bad_field(field, f"{field}: {sentence(error)}")
 
