@@ -9,10 +9,12 @@ import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
+from pydantic import BaseModel
 from schemathesis.checks import not_a_server_error
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import content_type_conformance, status_code_conformance
 
+from cgr.server.protocol import ChatBody, CompletionBody
 from tests.server.support import LONG, Served, chat_body
 from tests.support import QUESTION
 
@@ -146,17 +148,24 @@ def test_nothing_was_an_error_of_the_server(own: Served) -> None:
         assert own.metric("cgr_http_requests_total", code=code) == 0
 
 
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
-def test_hundreds_of_generated_requests(own: Served, path: str) -> None:
+@pytest.mark.parametrize("unknown", [True, False], ids=["with unknown fields", "with known fields"])
+@pytest.mark.parametrize(("path", "known"), [("/v1/chat/completions", ChatBody), ("/v1/completions", CompletionBody)])
+def test_hundreds_of_generated_requests(own: Served, path: str, known: type[BaseModel], unknown: bool) -> None:
+    codes: set[int] = set()
     schema = schemathesis.openapi.from_dict(httpx.get(own.address + "/openapi.json", trust_env=False).json())
     schema.config.update(base_url=own.address)
     (operation,) = [found.ok() for found in schema.include(path=path).get_all_operations() if isinstance(found, Ok)]
 
     @given(case=operation.as_strategy())
-    @settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
     def generated(case: Any) -> None:
         if isinstance(case.body, dict):
             case.body["max_tokens"] = 4  # or each case would think as long as it can
-        case.call_and_validate(checks=CHECKS, timeout=LONG)
+            if not unknown:
+                case.body = {name: case.body[name] for name in case.body if name in known.model_fields and name != "model"}
+                case.body |= {"messages": [USER]} if known is ChatBody else {"prompt": QUESTION}
+        codes.add(case.call_and_validate(checks=CHECKS, timeout=LONG).status_code)
 
     generated()
+    assert 400 in codes
+    assert unknown or 200 in codes

@@ -98,6 +98,16 @@ def test_a_client_that_does_not_read_slows_its_thinking_down(gateway: Served, fa
     fake.wait_idle()
 
 
+def test_a_client_that_never_reads_is_given_up() -> None:
+    options = ("--client-seconds", "0.5", "--interval", "64", "--budget", "7000")
+    with fake_upstream() as fake, served("--base-url", fake.address, *options) as server:
+        fake.length = fake.sure_at = 8000
+        with connection(server, 4096, stream=True):
+            server.wait_metric(1, "cgr_client_disconnects_total")
+            fake.wait_idle()
+        assert server.metric("cgr_requests_in_flight") == 0
+
+
 # Upstreams that fail
 
 

@@ -56,6 +56,8 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
               help="Time for running requests after SIGTERM.")  # fmt: skip
 @click.option("--ping-seconds", type=click.FloatRange(0.01), default=15.0, show_default=True,
               help="Silence in a stream after which a comment is sent.")  # fmt: skip
+@click.option("--client-seconds", type=click.FloatRange(0.01), default=60.0, show_default=True,
+              help="A client that reads nothing of its stream for so long has left.")  # fmt: skip
 @click.option("--drain", is_flag=True, help="Read replies of the upstream to their end, if it does not survive aborts.")
 @click.option("--upstream-tries", type=click.IntRange(1), default=6, show_default=True,
               help="How often a request to a failing upstream is tried in a row.")  # fmt: skip

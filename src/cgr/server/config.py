@@ -43,6 +43,7 @@ class ServeConfig:
     max_body: int = 8 << 20
     shutdown_seconds: float = 30.0
     ping_seconds: float = 15.0
+    client_seconds: float = 60.0
     keys: frozenset[bytes] = frozenset()
     cors: tuple[str, ...] = ()
     log: LogFormat = "text"

@@ -20,7 +20,6 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 SAFE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 BODY_SECONDS = 60.0  # for the whole body of a request
-STUCK_SECONDS = 60.0  # a client that reads nothing for so long has left
 PING = b": ping\n\n"
 STREAM_HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
@@ -45,6 +44,7 @@ class Exchange:
         self.status: int | None = None
         self.fields: dict[str, Any] = {}
         self.ending: ApiError | None = None
+        self._gone = False
         self.seen: set[str] = set()  # kinds of events that were sent
         self.answer: Any = None  # what is being done, if this server answers itself
         self._work: asyncio.Task[Any] | None = None
@@ -89,6 +89,8 @@ class Exchange:
         except asyncio.CancelledError:
             if self.ending is not None:  # the server ends: `end` cancelled the work
                 raise self.ending from None
+            if self._gone:
+                raise ClientLeft from None
             raise
         finally:
             task.cancel()
@@ -98,6 +100,12 @@ class Exchange:
     def end(self, error: ApiError) -> None:
         """Break the work off, with this error for the client."""
         self.ending = error
+        if self._work:
+            self._work.cancel()
+
+    def give_up(self) -> None:
+        """Treat the client as gone: it does not read its reply."""
+        self._gone = True
         if self._work:
             self._work.cancel()
 
@@ -133,14 +141,15 @@ class Exchange:
 
 
 class EventWriter:
-    """Sends server-sent events. The reply begins with the first of them, or with the first ping."""
+    """Sends server-sent events. The reply begins with the first of them, or with the first ping. `patience`: seconds after
+    which a client that reads nothing is taken to have left."""
 
-    def __init__(self, exchange: Exchange, headers: Mapping[str, str], ping: float) -> None:
-        self.exchange, self.headers, self.ping = exchange, {**STREAM_HEADERS, **headers}, ping
+    def __init__(self, exchange: Exchange, ping: float, patience: float) -> None:
+        self.exchange, self.headers, self.ping, self.patience = exchange, dict(STREAM_HEADERS), ping, patience
         self._buffer: list[bytes] = []
         self._sent = time.monotonic()
         self._sending = False
-        self._timer = asyncio.get_running_loop().call_later(ping, self._tick)
+        self._timer = asyncio.get_running_loop().call_later(min(ping, patience), self._tick)
         self._pinging: asyncio.Task[None] | None = None
 
     def add(self, frames: bytes) -> None:
@@ -164,14 +173,15 @@ class EventWriter:
 
     def _tick(self) -> None:
         silent = time.monotonic() - self._sent
-        if self._sending and silent > STUCK_SECONDS:
-            self.exchange.end(ApiError(408, "The client does not read its reply.", code="client_stuck"))
+        if self._sending and silent >= self.patience:
+            self.exchange.give_up()
             return
         if silent >= self.ping and not self._sending:
             self._buffer.append(PING)
             self._pinging = asyncio.create_task(self.flush())
             silent = 0.0
-        self._timer = asyncio.get_running_loop().call_later(max(self.ping - silent, 0.01), self._tick)
+        wait = max((self.patience if self._sending else self.ping) - silent, 0.01)
+        self._timer = asyncio.get_running_loop().call_later(min(wait, self.ping), self._tick)
 
     async def close(self) -> None:
         """Stop the pings."""

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from cgr.engines.base import Engine
 from cgr.errors import CgrError
+from cgr.rules.base import THRESHOLD
 from cgr.server.config import ServeConfig
 from cgr.server.exchange import EventWriter, Exchange
 from cgr.server.faults import ApiError, api_error, sentence
@@ -136,7 +137,7 @@ class Gateway:
         await exchange.reply_json(renderer.body(result), headers=headers)
 
     async def _stream(self, exchange: Exchange, answer: Answer, renderer: StreamRenderer) -> None:
-        writer = EventWriter(exchange, {}, self.config.ping_seconds)
+        writer = EventWriter(exchange, self.config.ping_seconds, self.config.client_seconds)
         try:
             async with aclosing(answer.__aiter__()) as events:
                 async for event in events:
@@ -166,7 +167,8 @@ class Gateway:
                 if kind not in exchange.seen:
                     self._note_first(exchange, kind)
             case ProbeMade(probe):
-                self.metrics.probed(probe, self.config.settings.threshold or 0.99)
+                given = exchange.answer.request.settings.threshold
+                self.metrics.probed(probe, THRESHOLD if given is None else given)
                 if missed_cache(probe):
                     self._missed_cache()
             case Ended(result):
@@ -205,7 +207,7 @@ class Gateway:
         exchange.fields["error"] = sentence(error) if isinstance(error, CgrError) else sent.message
         self.metrics.requests.labels(self.engine.info.name, "error").inc()
         if sent.code == "internal_error":
-            log("a request failed", logging.ERROR, error=error, id=exchange.id)
+            log("a request failed", logging.ERROR, exception=error, id=exchange.id)
 
 
 def _milliseconds(seconds: float) -> str:

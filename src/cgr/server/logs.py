@@ -55,7 +55,7 @@ def set_up(form: LogFormat) -> None:
         one.setLevel(level)
 
 
-def log(message: str, level: int = logging.INFO, *, error: BaseException | None = None, **fields: Any) -> None:
+def log(message: str, level: int = logging.INFO, *, exception: BaseException | None = None, **fields: Any) -> None:
     """Write one entry."""
     short = {name: value[:MAX_VALUE] if isinstance(value, str) else value for name, value in fields.items()}
-    logger.log(level, message, extra={"fields": short}, exc_info=error)
+    logger.log(level, message, extra={"fields": short}, exc_info=exception)

@@ -12,12 +12,14 @@ from cgr.reason import AtEnd
 
 MAX_MESSAGES = 4096
 MAX_STOPS = 16
+MAX_PARAMETER = 1 << 16  # of a rule: some of them are lengths that are searched at each probe
 EFFORTS = {"minimal": 1024, "low": 1024, "medium": 2048, "high": 4096, "xhigh": 8192, "max": 16384}
 
 Count = Annotated[int, Field(ge=1, le=1 << 31)]
 Budget = Annotated[int, Field(ge=0, le=1 << 31)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 Share = Annotated[float, Field(ge=0, le=1)]
+ShortText = Annotated[str, Field(max_length=1024)]
 StopText = Annotated[str, Field(min_length=1, max_length=1024)]
 
 
@@ -52,7 +54,7 @@ class CgrOptions(BaseModel):
     close_think: Literal["never", "always", "auto"] | None = None
     full: bool | None = None
     instruction: Annotated[str, Field(max_length=65536)] | None = None
-    parameters: dict[str, bool | int | float | str] | None = None
+    parameters: dict[str, bool | Annotated[int, Field(ge=0, le=MAX_PARAMETER)] | float | ShortText] | None = None
     shadow: bool | None = None
     stream_probes: bool | None = None
     answer_style: Style | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import resource
 import signal
 import socket
 import tempfile
@@ -38,6 +39,7 @@ Announce = Callable[[str], None]
 
 def serve(config: ServeConfig, announce: Announce) -> int:
     """Run until a signal. `announce` is called with the address once requests are answered. Returns the exit code."""
+    _raise_open_files()
     listening = bind(config.host, config.port)
     address = _address(config.host, listening)
     with listening:
@@ -61,6 +63,13 @@ def bind(host: str, port: int) -> socket.socket:
     listening.listen(BACKLOG)
     listening.setblocking(False)
     return listening
+
+
+def _raise_open_files() -> None:
+    """A stream needs up to three connections, and the usual limit is 1024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard != resource.RLIM_INFINITY else max(soft, 65536), hard))
 
 
 def _address(host: str, listening: socket.socket) -> str:
