@@ -50,7 +50,7 @@ def command(
     With `-`, the question is read from standard input. Without a QUESTION, the embedded model solves one of its arithmetic
     problems.
     """
-    options["rule"], options["parameters"] = _rule_and_parameters(options["rule"], given_parameters)
+    options["rule"], options["parameters"] = rule_and_parameters(options["rule"], given_parameters)
     settings = Settings.of(**options)
     text, gold = _question(question, given, settings.seed)
     settings.prompt(text)
@@ -69,7 +69,7 @@ def command(
     return 0
 
 
-def _rule_and_parameters(name: str, given: Sequence[str]) -> tuple[str, dict[str, Any]]:
+def rule_and_parameters(name: str, given: Sequence[str]) -> tuple[str, dict[str, Any]]:
     """The name of the rule and its parameters: those of --set, after those of the file if `name` is a rule file."""
     fitted: dict[str, Any] = {}
     if name.endswith(".json"):

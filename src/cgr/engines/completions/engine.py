@@ -144,8 +144,13 @@ class CompletionsEngine:
         slots = await state.places.take(wait)
         release = partial(state.places.give_back, slots)
         used = slots if overlap else slots[:1]
-        replica = Replica(state.client.pool, counted=True)
+        replica = Replica(state.client.pool, counted=True, named=self.options.session_header)
         return CompletionsSession(state.client, replica, form, ids, sampling, room, release, used)
+
+    @property
+    def pool(self) -> Pool:
+        """The servers, with their state on this event loop."""
+        return self._state().client.pool
 
     async def close(self) -> None:
         state = self._loops.pop(asyncio.get_running_loop(), None)
@@ -156,7 +161,8 @@ class CompletionsEngine:
         loop, known = asyncio.get_running_loop(), self.connected
         if loop not in self._loops:
             most = 2 * len(known.places) + SPARE_CONNECTIONS
-            servers = [Server(address, known.key, self.policy, most) for address in known.addresses]
+            observe = self.options.observe
+            servers = [Server(address, known.key, self.policy, most, observe) for address in known.addresses]
             client = CompletionClient(known.dialect, known.served, Pool(servers, self.policy), known.local)
             self._loops[loop] = _LoopState(client, Places(known.places))
         return self._loops[loop]
@@ -176,6 +182,7 @@ def server_capabilities(dialect: Dialect, chunk: int | None) -> Capabilities:
         overlap=True,
         thinking_logprobs=True,
         overlaps=chunk is None,
+        answer_logprobs=True,
         sampling=FILTERS if llama and dialect.extras else frozenset(openai | extras),
     )
 

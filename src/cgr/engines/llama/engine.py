@@ -71,7 +71,16 @@ class LlamaEngine(CompletionsEngine):
             self.tags,
             await self._form(dialect, served),
             info,
-            Capabilities("top-k", True, True, True, overlap=each > 1, thinking_logprobs=True, sampling=FILTERS),
+            Capabilities(
+                "top-k",
+                True,
+                True,
+                True,
+                overlap=each > 1,
+                thinking_logprobs=True,
+                answer_logprobs=True,
+                sampling=FILTERS,
+            ),
             tuple(tuple(range(first, first + each)) for first in range(0, slots, each)),
         )
 
