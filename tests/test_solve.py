@@ -199,9 +199,9 @@ async def test_two_who_connect_at_once_load_once() -> None:
     opened = cgr.open_model()
     await asyncio.gather(opened.engine.connect(), opened.engine.connect())
     assert isinstance(opened.engine, LlamaEngine)
-    server = opened.engine._server
+    server = opened.engine._servers[0]
     await opened.engine.connect()
-    assert opened.engine._server is server
+    assert opened.engine._servers[0] is server
     await opened.aclose()
 
 

@@ -8,21 +8,22 @@ from typing import Any
 
 import click
 
-from cgr.engines.open import ModelOptions
+from cgr.engines.open import ModelOptions, sessions_of
 from cgr.lab.record.jobs import Progress, Summary, failure_lines, summarise, summary_lines
 from cgr.lab.store import Key
 from cgr.lab.store.schema import FILE
 
-EMBEDDED_SESSIONS, SESSIONS_PER_SERVER = 8, 16
+SESSIONS_PER_SERVER = 16
 INTERRUPTED = 130  # exit code after Ctrl-C
 
 
 def sessions_for(given: int | None, model: ModelOptions) -> int:
-    """The number of traces in flight: the given one, or 8 for the embedded model, 16 per server, and 1 otherwise, because
-    a large model in this process may not have the memory for more."""
+    """The number of traces in flight: the given one, or 16 per server, or what is fastest for a GGUF file; else 1."""
     if given is not None:
         return given
-    return EMBEDDED_SESSIONS if model.embedded else SESSIONS_PER_SERVER * len(model.addresses) or 1
+    if model.addresses:
+        return SESSIONS_PER_SERVER * len(model.addresses)
+    return sessions_of(model.model)
 
 
 def finish(work: Callable[..., Any], folder: Path, wanted: Collection[Key] | None, quiet: bool, as_json: bool) -> int:

@@ -46,11 +46,12 @@ class Pool:
 
 
 class Replica:
-    """The server that a session uses; another takes its place when it fails. `counted`: it counts in the server's load."""
+    """The server that a session uses; another takes its place when it fails. `counted`: it counts in the server's load.
+    `first`: the number of the server to begin with; None: the least loaded."""
 
-    def __init__(self, pool: Pool, *, counted: bool = False) -> None:
+    def __init__(self, pool: Pool, *, counted: bool = False, first: int | None = None) -> None:
         self.pool, self.counted = pool, counted
-        self.server = pool.least_loaded()
+        self.server = pool.least_loaded() if first is None else pool.servers[first]
         self.server.load += counted
 
     def move(self, server: Server) -> None:

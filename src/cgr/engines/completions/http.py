@@ -13,7 +13,7 @@ import random
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -74,10 +74,12 @@ class RetryPolicy:
 
 
 class Server:
-    """One server, used from one event loop. `connections`: requests in flight at most; further ones wait."""
+    """One server, used from one event loop. `connections`: requests in flight at most; further ones wait. `turns`: the most
+    chunks of thinking and probes, each of which holds `turn` while it is computed; 0: any number."""
 
-    def __init__(self, address: str, key: str | None, policy: RetryPolicy, connections: int = 0) -> None:
+    def __init__(self, address: str, key: str | None, policy: RetryPolicy, connections: int = 0, turns: int = 0) -> None:
         self.address, self.policy = address, policy
+        self.turn: AbstractAsyncContextManager[None] = asyncio.Semaphore(turns) if turns else nullcontext()
         self.load = self.failures = 0
         self.avoid_until = 0.0
         self._key, self._connections = key, connections
