@@ -201,7 +201,7 @@ async def measure_default(tokens: int, rounds: int) -> dict[str, Any]:
 def default_setting(results: Results) -> None:
     """Thinking with probes on the embedded model at the default number of sessions, over one session times the cores."""
     found = asyncio.run(measure_default(*((128, 1) if results.quick else (640, 9))))
-    what = f"tokens a second with probes by default, over {found['cores']} x one session alone ({found['alone']:.0f} a second)"
+    what = f"tokens a second with probes, by default, over {found['cores']} x one session ({found['alone']:.0f} a second)"
     row = Row(what, "embedded, llama.cpp", found["ratio"], sense="at least", hold=0.85, detail=found)
     results.rows.append(row)
 

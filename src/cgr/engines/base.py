@@ -56,7 +56,8 @@ class ModelInfo:
     `context` is the length of one session's context. `interval`, `budget` and `max_answer_tokens` are the model's own
     defaults, if its files name any. `fingerprint` identifies the weights, if the engine can read them. `model_context` is
     the context that the model was trained for, `sessions` how many sessions can be open at once, `template_opens` whether
-    the chat template opens the think tag itself; None means unknown.
+    the chat template opens the think tag itself; None means unknown. `shipped`: a model of this package, which knows the
+    problems of `cgr.model.problems` and nothing else.
     """
 
     name: str
@@ -72,6 +73,7 @@ class ModelInfo:
     sessions: int | None = None
     threads: int | None = None
     template_opens: bool | None = None
+    shipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from cgr.engines.completions.engine import CHUNK, CompletionsEngine, Connected, 
 from cgr.engines.completions.http import RetryPolicy, Server
 from cgr.engines.completions.thinking import ThinkingFormat
 from cgr.engines.llama.header import GgufHead, read_head
-from cgr.engines.open import EMBEDDED, ModelOptions, find_model
+from cgr.engines.open import EMBEDDED, SHIPPED, ModelOptions, find_model
 from cgr.engines.text.chat import EndTag, ThinkTags, find_tags, need_tags, opens_thinking
 from cgr.errors import NotAModel
 
@@ -139,6 +139,7 @@ class LlamaEngine(CompletionsEngine):
             sessions=self.options.sessions,
             threads=threads,
             template_opens=opens_thinking(head.chat_template, self.tags),
+            shipped=any(self.path.samefile(find_model(one)) for one in SHIPPED),
         )
 
 
