@@ -17,7 +17,7 @@ from cgr.drive.events import EventStream, OnEvent
 from cgr.engines.base import Engine, ModelInfo, keyed_seed
 from cgr.engines.open import EMBEDDED, ModelOptions, find_model
 from cgr.errors import UsageError
-from cgr.model.problems import family_of
+from cgr.model.problems import FORM
 from cgr.records import Conversation, Probe, Record, StopCause, messages_of
 from cgr.settings import PROMPT_ROOM, Resolved, Settings
 
@@ -220,7 +220,7 @@ def in_domain(question: Conversation, info: ModelInfo) -> bool | None:
     if not info.shipped:
         return None
     messages = messages_of(question)
-    return len(messages) == 1 and family_of(messages[0].content) is not None
+    return len(messages) == 1 and FORM.fullmatch(messages[0].content.strip()) is not None
 
 
 def _close(runner: asyncio.Runner, engine: Engine) -> None:
