@@ -26,7 +26,7 @@ LAB = {
     "lab/grading": set(),
     "lab/questions": {"lab/grading"},
     "lab/store": set(),
-    "lab/exchange": {"lab/store"},
+    "lab/exchange": {"lab/grading", "lab/store"},
     "lab/record": {"lab/store"},
     "lab/decide": {"lab/grading", "lab/store"},
     "lab/score": {"lab/grading", "lab/store", "lab/decide"},

@@ -36,7 +36,8 @@ class Driver:
 
     `full`: decode whole answers, even where their beginning shows that they are not sure. `on_event` is called with each
     event; `ready` is awaited before each stretch of thinking. `marks`: where a recording was probed, for rules that probe
-    at marks. If the session has a `reader`, that is probed on the way, and the session gives the answer.
+    at marks; other rules probe there in place of their own positions. If the session has a `reader`, that is probed on the
+    way, and the session gives the answer.
     """
 
     def __init__(
@@ -60,7 +61,8 @@ class Driver:
 
     async def run(self, rule: Rule, budget: int, abstention: Abstention) -> Outcome:
         """Drive the loop to its decision, and close the session."""
-        loop = reason(rule, budget, abstention, separate_prober=self.session.reader is not None)
+        positions = self.marks if rule.place is None else None
+        loop = reason(rule, budget, abstention, separate_prober=self.session.reader is not None, positions=positions)
         self.probe_spec = rule.probe_style.over(self.spec)
         if rule.place is not None:
             self._lookahead = Lookahead(self.engine, self.session, self.marks)

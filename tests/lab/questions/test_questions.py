@@ -232,6 +232,11 @@ def test_without_pyarrow_the_error_says_what_to_install(tmp_path: Path, monkeypa
         ({"problem": "P?", "answer": "1/2"}, Question("my-1", "P?", "1/2", "number")),
         ({"question": "P?", "gold": "x^2"}, Question("my-1", "P?", "x^2", "math")),
         ({"text": "P?", "solution": "so it is \\boxed{\\frac{1}{x}}."}, Question("my-1", "P?", "\\frac{1}{x}", "math")),
+        (
+            {"text": "P?", "solution": "\\boxed{-1}, \\boxed{2} and $\\boxed{-2}$."},
+            Question("my-1", "P?", "-1, 2, -2", "math"),
+        ),
+        ({"text": "P?", "solution": "not \\boxed{3}, but then \\boxed{4}"}, Question("my-1", "P?", "4", "integer")),
         ({"Question": "P?", "Answer": " B "}, Question("my-1", "P?", "B", "choice")),
         ({"prompt": "P?", "target": [12]}, Question("my-1", "P?", "12", "integer")),
         ({"problem": 7, "question": "P?", "answer": 1.0}, Question("my-1", "P?", "1", "integer")),

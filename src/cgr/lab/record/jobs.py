@@ -20,7 +20,7 @@ from rich.progress import Progress as ProgressBar
 
 from cgr.errors import CgrError, EngineError
 from cgr.lab.store import GENERATE, Key, Store, probing_stage
-from cgr.lab.store.config import Failure, in_words
+from cgr.lab.store.config import Failure
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.lab.store.schema import CONTINUES
 from cgr.records import Probe, Record
@@ -29,15 +29,17 @@ T = TypeVar("T")
 Execute = Callable[[Iterable[Key], Callable[[Key], Awaitable[None]], int], Awaitable[None]]
 MAX_FAILURES = 3  # failures in a row, beyond the number of sessions, before the engine is given up
 COUNTS = ("new", "thinking_tokens", "probes", "probe_tokens", "prefilled_tokens")  # of a call
-MAX_LISTED = 5  # traces listed for one failure
 ENOUGH_TRACES = 50  # for an estimate of the time left, unless each question was thought about once before
 
 
 class Progress:
     """Counts traces, tokens, probes and failures of one call, and shows them on a terminal unless `quiet`."""
 
-    def __init__(self, *, quiet: bool = False, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True)
+    def __init__(
+        self, *, quiet: bool = False, console: Console | None = None, on_note: Callable[[str], None] | None = None
+    ) -> None:
+        self.console, self.on_note = console or Console(stderr=True), on_note
+        self.notes: list[str] = []
         self.visible = self.console.is_terminal and not quiet
         self.new = self.failed = self.thinking_tokens = self.probes = self.probe_tokens = self.prefilled_tokens = 0
         self.sets: list[str] = []
@@ -75,6 +77,13 @@ class Progress:
         self.add_probes(trace.probes)
         self._missing[trace.question_id] -= 1
         self._lengths[trace.question_id].append(trace.thinking_tokens)
+
+    def note(self, text: str) -> None:
+        """A sentence that the user should read; the same one is given once."""
+        if text not in self.notes:
+            self.notes.append(text)
+            if self.on_note:
+                self.on_note(text)
 
     def begin_set(self, name: str) -> None:
         """A probe set is being made."""
@@ -213,7 +222,8 @@ class Summary(Record):
     """The state of a run after a call, and what the call did.
 
     `traces` of the `wanted` ones are in the run (or probed, in every set that the call makes). `new`, tokens and seconds
-    count this call, over all sets. `made_sets`: the sets that the call makes; `probe_set`: the last of them.
+    count this call, over all sets. `made_sets`: the sets that the call makes; `probe_set`: the last of them. `notes`:
+    sentences that were given to the user.
     """
 
     run: str
@@ -234,6 +244,7 @@ class Summary(Record):
     made_sets: tuple[str, ...] = ()
     interrupted: bool = False
     failures: tuple[Failure, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def summarise(folder: Path, wanted: Collection[Key] | None, progress: Progress, *, interrupted: bool = False) -> Summary:
@@ -260,45 +271,6 @@ def summarise(folder: Path, wanted: Collection[Key] | None, progress: Progress, 
         made_sets=tuple(progress.sets),
         interrupted=interrupted,
         failures=failed,
+        notes=tuple(progress.notes),
         **{name: getattr(progress, name) for name in COUNTS},
     )
-
-
-def summary_lines(summary: Summary, *, then: bool = True) -> list[str]:
-    """The summary as a few lines of text. `then`: with the next command."""
-    done = f"{summary.traces} of {summary.wanted} traces are {_where(summary)}"
-    if summary.interrupted:
-        return [f"Interrupted: {done}. The same command continues from here."]
-    lines = [f"{done}, {summary.new} of {'them' if len(summary.made_sets) < 2 else 'these probings'} new."]
-    if summary.probe_set is None:
-        lines.append(f"{summary.ended_by_themselves} ended naturally, {summary.at_budget} at the budget.")
-    if summary.new:
-        lines.append(_cost(summary))
-    if summary.failed:
-        return [*lines, f"{summary.failed} failed: the same command tries them again."]
-    return [*lines, *([f"Next: cgr {'report' if summary.probe_sets else 'probe'} {summary.run}"] if then else [])]
-
-
-def _where(summary: Summary) -> str:
-    if not summary.made_sets:
-        return f"in {summary.run}"
-    names = in_words([repr(name) for name in summary.made_sets])
-    return f"probed in the {'set' if len(summary.made_sets) == 1 else 'sets'} {names} of {summary.run}"
-
-
-def _cost(summary: Summary) -> str:
-    probes = f" {summary.probes:,} probes decoded {summary.probe_tokens:,} tokens." if summary.probes else ""
-    speed = f"{summary.seconds:,.1f} s, {summary.tokens_per_second:,.0f} a second"
-    return f"{summary.thinking_tokens:,} thinking tokens in {speed}.{probes}"
-
-
-def failure_lines(failures: Sequence[Failure]) -> list[str]:
-    """Failures grouped by reason, each with its traces."""
-    reasons: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for one in failures:
-        reasons[one.message, one.hint].append(f"{one.question_id} (seed {one.seed})")
-    lines = []
-    for (message, hint), traces in reasons.items():
-        more = f" and {len(traces) - MAX_LISTED} more" if len(traces) > MAX_LISTED else ""
-        lines += [f"failed: {', '.join(traces[:MAX_LISTED])}{more}: {message}", *([f"hint:   {hint}"] if hint else [])]
-    return lines

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cgr.lab.output import Cell, Head, Table, plural, with_interval, write_table
 from cgr.lab.output.style import tokens
+from cgr.lab.report import prospects
 from cgr.lab.report.numbers import at
 from cgr.lab.report.result import GradeRow, Report, SavingsRow, ThresholdRow
 from cgr.lab.store.config import IMPORTED
@@ -168,7 +169,8 @@ def _seeds(report: Report) -> str:
     return plural(report.size.seeds, "seed")
 
 
-TABLES: tuple[Callable[[Report], Table], ...] = (baseline, thresholds, grade, savings, budget_sweep, selective)
+OWN = (baseline, thresholds, grade, savings, budget_sweep, selective)
+TABLES: tuple[Callable[[Report], Table], ...] = (*OWN, prospects.adaptive, prospects.false_sure)
 
 
 def write(report: Report, folder: Path) -> tuple[Path, ...]:
@@ -189,12 +191,22 @@ LINES = (
 
 
 def lines(report: Report) -> list[str]:
-    """A title, a table with the baseline and every threshold, and the notes."""
+    """A title, how the run was made, a table with the baseline and every threshold, and the notes."""
     size, base = report.size, report.baseline
     title = f"{report.run.name}: {report.run.model}, {plural(size.questions, 'question')} × {plural(size.seeds, 'seed')}"
     first: tuple[Cell, ...] = ("baseline", base.correct_mean, base.accuracy, *[""] * 6)
     rows = (first, *(_row(*pair) for pair in zip(report.thresholds, report.savings, strict=True)))
-    return [title, *Table("", "", LINES, rows).lines(left=0), *(f"Note: {note}" for note in report.notes)]
+    table = Table("", "", LINES, rows).lines(left=0)
+    return [title, origin(report), *table, *prospects.lines(report), *(f"Note: {note}" for note in report.notes)]
+
+
+def origin(report: Report) -> str:
+    """How the run was made, as a phrase. An import may not say it: that is unknown."""
+    run = report.run
+    probed = f"probed every {run.interval:,} tokens" if run.interval else "probed at irregular positions"
+    temperature = "unknown" if run.temperature is None else f"{run.temperature:g}"
+    parts = [f"budget {run.budget:,}", probed if report.size.probes else "no probes", f"temperature {temperature}"]
+    return ", ".join([*parts, *(["prefix unknown"] if run.prefix is None else [])])
 
 
 def _row(row: ThresholdRow, saved: SavingsRow) -> tuple[Cell, ...]:
@@ -234,7 +246,7 @@ def headlines(report: Report) -> tuple[Headline, ...]:
 
 def _headline(report: Report, row: ThresholdRow, grade: GradeRow | None) -> Headline:
     saved = at(report.savings, row.threshold)
-    points = 100 / max(report.size.graded_questions, 1)
+    points = report.size.points_per_question
     return Headline(
         threshold=row.threshold,
         accuracy=row.accuracy,
@@ -246,18 +258,8 @@ def _headline(report: Report, row: ThresholdRow, grade: GradeRow | None) -> Head
         net_share=saved.net_share,
         grade=grade.final if grade else None,
         penalty=grade.penalty if grade else None,
-        fixed_accuracy=fixed_accuracy(report, row.threshold),
+        fixed_accuracy=next((one.fixed_accuracy for one in report.adaptive if one.threshold == row.threshold), None),
     )
-
-
-def fixed_accuracy(report: Report, threshold: float) -> float | None:
-    """The accuracy of a fixed budget that costs as much as the rule at this threshold, probe tokens included: between two
-    budgets of the sweep, in proportion. None if no recorded budget is that cheap."""
-    spent = next((one.thinking_tokens_mean + one.probe_tokens_mean for one in report.trade_off if one.threshold == threshold), 0)
-    curve = [(row.thinking_tokens_mean, row.accuracy) for row in report.budget_sweep if row.accuracy is not None]
-    if not curve or spent < curve[0][0]:
-        return None
-    return float(np.interp(spent, *zip(*curve, strict=True)))
 
 
 def headline_lines(rows: tuple[Headline, ...]) -> list[str]:
@@ -279,7 +281,16 @@ def _headline_cells(row: Headline) -> tuple[Cell, ...]:
     if row.threshold is None:
         return "baseline", row.accuracy, "", "", "", "", "", row.grade
     name = f"CGR {row.threshold:g}"
-    return name, row.accuracy, row.fixed_accuracy, row.diff_points, row.ci95_points, row.saved_share, row.net_share, row.grade
+    return (
+        name,
+        row.accuracy,
+        row.fixed_accuracy,
+        row.diff_points,
+        row.ci95_points,
+        row.saved_share,
+        row.net_share,
+        row.grade,
+    )
 
 
 def main_figure(report_folder: Path) -> Path | None:
