@@ -57,7 +57,8 @@ class ModelInfo:
     `context` is the length of one session's context. `interval`, `budget` and `max_answer_tokens` are the model's own
     defaults, if its files name any. `fingerprint` identifies the weights, if the engine can read them. `model_context` is
     the context that the model was trained for, `sessions` how many sessions can be open at once, `template_opens` whether
-    the chat template opens the think tag itself; None means unknown.
+    the chat template opens the think tag itself; None means unknown. `shipped`: a model of this package, which knows the
+    problems of `cgr.model.problems` and nothing else.
     """
 
     name: str
@@ -73,6 +74,7 @@ class ModelInfo:
     sessions: int | None = None
     threads: int | None = None
     template_opens: bool | None = None
+    shipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,21 +227,25 @@ class Engine(Protocol):
 
 
 class Places(Generic[T]):
-    """Places for the sessions of one engine on one event loop. Waiting is in order, bounded, and can be cancelled."""
+    """Places for the sessions of one engine on one event loop. Waiting is in order, bounded, and can be cancelled.
+    `load`: how much is in use beside a place; of the free places, the first with the least load is taken."""
 
-    def __init__(self, places: Iterable[T]) -> None:
-        self._free: asyncio.Queue[T] = asyncio.Queue()
-        for place in places:
-            self._free.put_nowait(place)
-        self._count = self._free.qsize()
+    def __init__(self, places: Iterable[T], load: Callable[[T], int] = lambda place: 0) -> None:
+        self._free, self._load = list(places), load
+        self._count = len(self._free)
+        self._queue = asyncio.Semaphore(self._count)
 
     async def take(self, wait: float | None = None) -> T:
-        """The next free place; `Busy` after `wait` seconds."""
-        if not self._free.empty():
-            return self._free.get_nowait()
+        """A free place; `Busy` after `wait` seconds."""
         try:
-            async with asyncio.timeout(wait):
-                return await self._free.get()
+            if self._queue.locked():
+                async with asyncio.timeout(wait):
+                    await self._queue.acquire()
+            else:
+                await self._queue.acquire()  # returns at once, also if `wait` is 0
+            place = min(self._free, key=self._load)
+            self._free.remove(place)
+            return place
         except TimeoutError as error:
             raise Busy(
                 f"All {self._count} sessions are in use, and none became free within {wait:g} seconds.",
@@ -248,7 +254,8 @@ class Places(Generic[T]):
 
     def give_back(self, place: T) -> None:
         """Make a place free again."""
-        self._free.put_nowait(place)
+        self._free.append(place)
+        self._queue.release()
 
 
 async def prompt_ids(prompt: Prompt, engine: Engine) -> tuple[int, ...]:

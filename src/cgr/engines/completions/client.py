@@ -49,12 +49,13 @@ class Pool:
 
 class Replica:
     """The server that a session uses; another takes its place when it fails. `counted`: it counts in the server's load.
-    All requests of a session carry one fresh id, by which routers keep them on one machine, also in the header `named`."""
+    All requests of a session carry one fresh id, by which routers keep them on one machine, also in the header `named`.
+    `first`: the number of the server to begin with; None: the least loaded."""
 
-    def __init__(self, pool: Pool, *, counted: bool = False, named: str | None = None) -> None:
+    def __init__(self, pool: Pool, *, counted: bool = False, named: str | None = None, first: int | None = None) -> None:
         self.pool, self.counted = pool, counted
         self._headers = dict.fromkeys((*SESSION_HEADERS, *((named,) if named else ())), uuid.uuid4().hex)
-        self.server = pool.least_loaded()
+        self.server = pool.least_loaded() if first is None else pool.servers[first]
         self.server.load += counted
 
     def purpose(self, kind: RequestKind) -> Purpose:

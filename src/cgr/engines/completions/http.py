@@ -13,7 +13,7 @@ import random
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager, closing, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, closing, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -86,13 +86,21 @@ class RetryPolicy:
 
 class Server:
     """One server, used from one event loop. `connections`: requests in flight at most; further ones wait. `observe` is
-    called after each request."""
+    called after each request. `turns`: the most chunks of thinking and probes, each of which holds `turn` while it is
+    computed; 0: any number."""
 
     def __init__(
-        self, address: str, key: str | None, policy: RetryPolicy, connections: int = 0, observe: Observe | None = None
+        self,
+        address: str,
+        key: str | None,
+        policy: RetryPolicy,
+        connections: int = 0,
+        observe: Observe | None = None,
+        turns: int = 0,
     ) -> None:
         self.address, self.policy, self._observe = address, policy, observe
         self._draining: set[asyncio.Task[None]] = set()
+        self.turn: AbstractAsyncContextManager[None] = asyncio.Semaphore(turns) if turns else nullcontext()
         self.load = self.failures = 0
         self.avoid_until = 0.0
         self._key, self._connections = key, connections

@@ -86,7 +86,7 @@ class CompletionsSession:
     ) -> Answered:
         """One attempt, complete or not at all: an incomplete probe is never an answer."""
         reading = _ProbeReading(control, done, self.client.dialect.token_ids != "none")
-        async with self.client.stream(server, request) as pieces:
+        async with server.turn, self.client.stream(server, request) as pieces:
             async for piece in pieces:
                 reading.take(piece)
                 if reading.over and not self._reads_on(request.count - reading.received):
