@@ -76,7 +76,7 @@ class Settings:
     def resolve(self, info: ModelInfo) -> Resolved:
         """These settings on this model, with a value for everything that was None."""
         budget = self.budget or info.budget or min(BUDGET, max(info.context - PROMPT_ROOM, 1))
-        interval = self.interval or info.interval or max(1, min(INTERVAL, budget // PROBES_PER_BUDGET))
+        interval = self.interval or info.interval or default_interval(budget)
         limit = self.max_answer_tokens or info.max_answer_tokens or MAX_TOKENS
         if budget > info.context:
             raise DoesNotFit(
@@ -121,6 +121,11 @@ class Settings:
         has = known_rules()[self.rule].parameters()
         given = {name: value for name, value in wanted.items() if name in has}
         return make_rule(self.rule, **given | dict(self.parameters))
+
+
+def default_interval(budget: int) -> int:
+    """The interval between probes under this budget: the paper's, or as many probes in a smaller budget."""
+    return max(1, min(INTERVAL, budget // PROBES_PER_BUDGET))
 
 
 @dataclass(frozen=True, slots=True)

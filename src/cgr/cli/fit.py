@@ -42,10 +42,10 @@ def command(
     if not rule_files.is_file(path.name):
         raise UsageError(f"{str(path)!r} does not end in .json.", "The name of a rule file ends in .json.")
     recorded = fitting.open_run(run, **options)
-    columns = recorded.columns()
+    columns = recorded.rule_columns()
     parameters = read_parameters(name, kept)
     if "interval" in make_rule(name, **parameters).parameters():
-        parameters.setdefault("interval", columns.info.interval)
+        parameters.setdefault("interval", recorded.interval)
     fitted = fitting.fit(make_rule(name, **parameters), recorded, penalty=penalty)
     about = {"run": columns.info.name, "questions": len(columns.questions), "traces": len(columns)}
     made = rule_files.RuleFile.of(fitted.rule, **about)

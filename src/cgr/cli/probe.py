@@ -13,8 +13,10 @@ from cgr.certainty import AGGREGATES
 from cgr.cli.shared.arguments import JSON_OPTION, PATH, QUIET_OPTION, names_in
 from cgr.cli.shared.options import SESSIONS, model_options, open_given, refuse_probe_model, settings_options
 from cgr.engines.open import ModelOptions
-from cgr.errors import UsageError
-from cgr.lab.store.config import WHERE
+from cgr.errors import ModelNotFound, UsageError
+from cgr.lab.store.config import IMPORTED, WHERE
+
+NAMED = "--model FILE.gguf, or another model."
 
 
 @click.command("probe")
@@ -41,7 +43,7 @@ def command(
     A run can hold several probe sets. If the command is interrupted, run it again: it continues where it stopped.
     """
     from cgr.cli.shared.finish import finish, sessions_for
-    from cgr.lab.record.probe import check_probeable, probe_each
+    from cgr.lab.record.probe import check_probeable, probe_each, room_for
     from cgr.lab.store import Store
     from cgr.lab.store.config import ProbeRequest, requests_for
     from cgr.solve import open_model
@@ -52,10 +54,24 @@ def command(
         raise UsageError("With --for, the rules determine the probes.", "Beside --for, use no probe option but --interval.")
     with Store.open(run) as store:
         check_probeable(store)
-        config, there = store.config, store.probe_sets()
+        config, there, room = store.config, store.probe_sets(), room_for(store)
     requests = [own] if rules is None else requests_for(names_in(rules), config, there.values(), own.interval)
-    probed_model = given if given.model else replace(given, model=config.model)
+    probed_model = _probed_model(given, run, config.model)
     count = sessions_for(sessions, probed_model)
-    model = open_given(probed_model, sessions=count, budget=config.budget)
+    try:
+        model = open_given(probed_model, sessions=count, budget=room)
+    except ModelNotFound as error:
+        raise error if given.model else ModelNotFound(error.message, f"Name the model to probe: {NAMED}") from error
     work = partial(probe_each, run, requests, model, open_generator=open_model, sessions=count)
     return finish(work, run, None, quiet, as_json)
+
+
+def _probed_model(given: ModelOptions, run: Path, model: str) -> ModelOptions:
+    """The model to probe: the given one, else the model of the run, if that is known."""
+    if given.model or (given.addresses and model == IMPORTED):
+        return given
+    if model == IMPORTED:
+        raise UsageError(
+            f"The run in {run} was imported and does not name its model.", "Name the model to probe: --model M."
+        )
+    return replace(given, model=model)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     "--thresholds", **NUMBERS, help="Certainties to stop at, separated by commas.  [default: 0.96,0.97,0.98,0.99]"
 )
 @click.option("--penalties", **PENALTIES)
-@click.option("--set", "probe_set", help="Name of the probe set to read.  [default: default, or the run's first]")
+@click.option("--set", "probe_set", help="Name of the probe set that the rule reads.  [default: the one made for it]")
 @click.option("--rule", default="cgr", show_default=True, help="The rule to replay; see `cgr rules`.")
 @JSON_OPTION
 def command(runs: tuple[Path, ...], as_json: bool, **options: Any) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -84,6 +85,7 @@ class Calibrated(Rule):
     main: ClassVar[str | None] = "price"
     grid: ClassVar[tuple[float, ...]] = (0.4, 0.3, 0.25, 0.2, 0.15, 0.125, 0.1, 0.085, 0.07, 0.06, 0.05, 0.035, 0.02, 0.01)
     learns: ClassVar[bool] = True
+    any_position: ClassVar[bool] = True  # at irregular positions every probe is read, as if `rare` were 1
 
     def __post_init__(self) -> None:
         """Check the parameters, and make tuples of the lists that a file gives."""
@@ -108,8 +110,12 @@ class Calibrated(Rule):
         chance = self.weigh(seen)[0] if seen.probes and self.rare > 1 else 0.0
         return self._next(seen.at, chance)
 
-    def _next(self, at: int, chance: float) -> int:
-        """The next position to probe at, if the newest probe gave this chance."""
+    def _next(self, at: int, chance: float, known: Sequence[int] | None = None) -> int | None:
+        """The next position to probe at, if the newest probe gave this chance. `known`: all positions, if they are
+        irregular; None after the last."""
+        if known is not None:
+            place = bisect_right(known, at)
+            return known[place] if place < len(known) else None
         return (at // self.interval + (self.rare if chance < self.near else 1)) * self.interval
 
     def on_probe(self, seen: Seen) -> Action:
@@ -152,9 +158,10 @@ class Calibrated(Rule):
         for row, trace in enumerate(recorded.read(False)):
             probes = {probe.at: probe for probe in trace.probes}
             places = {at: place for place, at in enumerate(recorded.at[row].tolist())}
+            known = sorted(places) if recorded.irregular else None  # padding is at -1
             walk = History()
-            at = self._next(0, 0.0)
-            while at <= trace.thinking_tokens and at < trace.budget:
+            at = self._next(0, 0.0, known)
+            while at is not None and at <= trace.thinking_tokens and at < trace.budget:
                 if at not in places:
                     missing_at[row] = at
                     break
@@ -162,7 +169,7 @@ class Calibrated(Rule):
                 here = row, places[at]
                 made[here], answered[here] = True, not is_dry(probes[at], self.floor)
                 chance[here], saving[here] = self._weighed(walk, at)
-                at = self._next(at, chance[here])
+                at = self._next(at, chance[here], known)
         return made, chance, saving, answered, missing_at
 
     @property

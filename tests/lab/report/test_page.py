@@ -208,6 +208,20 @@ def random_probe(rng: random.Random, at: int, *, bounds: bool) -> Probe:
     return probe(at, answer, (certainty,), closed=kind == "closed", bound=kind == "bound")
 
 
+def test_a_question_shows_every_text_and_gold_that_it_has_under_its_seeds() -> None:
+    traces, info = recordings(random.Random(1))
+    shuffled = [
+        replace(one, question=f"Which, {one.seed}?", gold="AB"[one.seed % 2], format="choice")
+        for one in traces
+        if one.seed < 2
+    ]
+    (first, *_) = page._run(info, shuffled, {})["questions"]
+    assert first["gold"] == "A (seed 0), B (seed 1)"
+    assert first["text"] == "Seed 0: Which, 0?\n\nSeed 1: Which, 1?"
+    (plain, *_) = page._run(info, traces, {})["questions"]
+    assert (plain["gold"], plain["text"]) == ("0", "")
+
+
 def random_pairs(rng: random.Random, traces: Sequence[RecordedTrace], budgets: Sequence[int]) -> list[Pair]:
     """Thresholds anywhere, at exactly a recorded certainty, and just above one."""
     recorded = [one.certainty for trace in traces for one in trace.probes] or [0.5]

@@ -98,6 +98,9 @@ def draw_threshold(rows: Sequence[ThresholdScore], usual: float) -> Any:
 
 def ablate_interval(inputs: AblationInputs) -> AblationResult:
     """The ablation on the probe set with the shortest interval."""
+    if not inputs.on_grid():
+        message = f"The probes in {inputs.run.folder} are at irregular positions, which have no interval."
+        raise NotRecorded(message, inputs.command())
     columns, usual = inputs.columns(finest(inputs)), inputs.threshold
     grid = multiples(columns)
     decisions = [stopping(columns, usual, one) for one in grid]

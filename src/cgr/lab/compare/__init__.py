@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cgr.errors import UsageError
+from cgr.errors import NotRecorded, UsageError
 from cgr.lab.compare import figure, tables
 from cgr.lab.compare.measured import Parts, Results, across_splits, apart, measured, several_splits
 from cgr.lab.compare.result import Compared, Split
@@ -32,6 +32,8 @@ TUNE_ON = 0.5
 SPLITS = 10
 FOLDER, JSON, FIGURE = "compare", "compare.json", "frontier"
 CAPTION = "Accuracy against tokens for each rule, and the tokens that each saves at equal accuracy."
+NOTHING = "there is nothing to compare rules on."
+HOW_TO_PROBE = "Make probes with `cgr probe`; traces that are shorter than its interval get none."
 NO_RULE = "No rule can be decided on these recordings."
 TOO_FEW = "Too few questions to hold any out: parameters were chosen on the questions that are shown."
 IN_SAMPLE = "Parameters were chosen on the questions that are shown: expect less on other questions."
@@ -165,6 +167,8 @@ def compare_run(
     """All rules on a run's folder or a file of traces; options as in `compare`."""
     with as_run_folder(run) as folder:
         opened = Run.open(folder)
+        if rules is None and not opened.filled:
+            raise NotRecorded(f"No probe was recorded in the run {opened.info.name!r}: {NOTHING}", HOW_TO_PROBE)
         return compare(
             opened.rule_columns(),
             opened.decide,

@@ -55,11 +55,21 @@ class ProbeArrays:
 
     `spec`: how the recorded certainty was computed. `read`: the traces in the order of the columns, with token ids if it is
     given True; they are read only if a rule needs more than the columns. `answers`: the probes with the thinking closed, at
-    the same positions, for rules whose own probes hold no answer.
+    the same positions, for rules whose own probes hold no answer. `irregular`: the probes are on no grid, and a rule
+    that can be decided by probes at any position reads all of them.
     """
 
-    def __init__(self, columns: Columns, spec: ProbeSpec, read: ReadWhole, answers: Columns | None = None) -> None:
+    def __init__(
+        self,
+        columns: Columns,
+        spec: ProbeSpec,
+        read: ReadWhole,
+        answers: Columns | None = None,
+        *,
+        irregular: bool | None = None,
+    ) -> None:
         self.columns, self.spec, self.read, self.answers = columns, spec, read, answers
+        self.irregular = columns.info.interval < 1 if irregular is None else irregular
         self.at, self.closed, self.present = columns.at, columns.closed, columns.present
         self._kept: dict[Hashable, Any] = {}
 

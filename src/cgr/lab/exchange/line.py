@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
 from pydantic_core import ErrorDetails
 
 from cgr import certainty
@@ -32,6 +32,23 @@ def _digits(value: Any) -> Any:
     return str(value) if type(value) is int else value
 
 
+def _unknown(value: Any) -> Any:
+    """A `run` or `probe_set` block in which absent fields are null, so that unknown stays unknown."""
+    if not isinstance(value, dict):
+        return value
+    asking = value.get("asking", {})
+    return value | {"asking": {"prefix": None, "close_think": None} | asking if isinstance(asking, dict) else asking}
+
+
+def _unknown_run(value: Any) -> Any:
+    return dict.fromkeys(UNKNOWN_OF_RUN) | _unknown(value) if isinstance(value, dict) else value
+
+
+UNKNOWN_OF_RUN = ("temperature", "top_p", "instruction", "written_tokens")
+UNKNOWN_ASKING = Asking(prefix=None, close_think=None)
+Whole = PlainSerializer(lambda block: block.to_dict())  # also the fields with default values: absent would mean unknown
+RunBlock = Annotated[RunConfig, BeforeValidator(_unknown_run), Whole]
+ProbeSetBlock = Annotated[ProbeSet, BeforeValidator(_unknown), Whole]
 Text = Annotated[str, BeforeValidator(_digits)]
 Integer = Annotated[int, Field(ge=-(2**63), lt=2**63)]  # the integers of SQLite
 Count = Annotated[int, Field(ge=0, lt=2**63)]
@@ -99,8 +116,8 @@ class TraceLine(ExchangeModel):
     logprobs: Logprobs = ()
     tops: Logprobs = ()
     forced: tuple[tuple[Count, Positive], ...] = ()
-    run: RunConfig | None = None
-    probe_set: ProbeSet | None = None
+    run: RunBlock | None = None
+    probe_set: ProbeSetBlock | None = None
 
     def recorded(self) -> RecordedTrace:
         """The trace that this line describes; `UsageError` if its fields contradict each other."""
@@ -202,7 +219,10 @@ def _from_lenient_json(raw: bytes, message: str) -> TraceLine:
     except (ValueError, RecursionError):
         text = ""
     if text.encode() in (b"", raw):
-        raise UsageError(f"this is not JSON: {message.removeprefix('Invalid JSON: ')}.")
+        raise UsageError(
+            f"this is not JSON: {message.removeprefix('Invalid JSON: ')}.",
+            "Write each trace as one JSON object on one line.",
+        )
     return from_json(text.encode())
 
 
@@ -259,11 +279,11 @@ def _check(trace: RecordedTrace, run: RunConfig | None) -> None:
     for name in ("ids", "logprobs", "tops"):
         if (count := len(getattr(trace, name))) not in (0, length):
             raise UsageError(f"there are {count} {name} for {length} thinking_tokens.")
-    if run and run.budget != budget:
+    if run and run.budget not in (0, budget):
         raise UsageError(f"budget is {budget}, but {run.budget} in run.")
     positions = [probe.at for probe in trace.probes]
     for at in positions:
-        if not 0 < at <= length or at >= budget:
+        if at > length or at >= budget:
             raise UsageError(f"there is a probe at {at} in a trace of {length} tokens with a budget of {budget}.")
     if len(set(positions)) < len(positions):
         raise UsageError("there are two probes at one position.")

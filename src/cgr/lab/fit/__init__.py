@@ -78,10 +78,9 @@ def open_run(folder: Path, probe_set: str | None = None, *, share: float = 1.0) 
     if not 0 < share <= 1:
         raise UsageError(f"A share of {share:g} of the questions is none.", "Use more than 0 and at most 1.")
     run = Run.open(folder, probe_set)
-    if run.main is None:
+    if run.main is None or run.main not in run.filled:
         raise NotRecorded(f"The run in {folder} has no probes yet.", f"Make them with `cgr probe {folder}`.")
-    run = replace(run, chosen=True)  # rules are fitted to the probes of this set
-    return run if share == 1 else run.only(split_questions(run.columns(), share, run.questions)[0])
+    return run if share == 1 else run.only(split_questions(run.rule_columns(), share, run.questions)[0])
 
 
 def score(columns: Columns, decided: Decisions) -> FitScore:
@@ -99,14 +98,14 @@ def score(columns: Columns, decided: Decisions) -> FitScore:
 
 def fit(rule: Rule, run: Run, *, penalty: float = 1.0) -> Fit[Any]:
     """This rule with parameters fitted to this run. `penalty`: the cost of a wrong answer in Grade."""
-    if candidates := tuple(rule.candidates(run.columns().limit)):
+    if candidates := tuple(rule.candidates(run.rule_columns().limit)):
         return best_grade(candidates, run, penalty)
-    return _learned_and_chosen(rule, run) if rule.learns else equal_accuracy(rule, run.decide, run.columns())
+    return _learned_and_chosen(rule, run) if rule.learns else equal_accuracy(rule, run.decide, run.rule_columns())
 
 
 def learn(rule: R, run: Run) -> R:
     """This rule with weights learned from this run; a rule without weights stays as it is."""
-    return rule.learn([one for _, one in _graded(run)], run.columns().limit, regression)
+    return rule.learn([one for _, one in _graded(run)], run.rule_columns().limit, regression)
 
 
 def equal_accuracy(rule: R, decide: Callable[[R], Decisions], columns: Columns) -> Fit[R]:
@@ -127,7 +126,7 @@ def _variants(rule: R) -> list[R]:
 
 def best_grade(candidates: Sequence[R], run: Run, penalty: float) -> Fit[R]:
     """The candidate with the best Grade; among equals, the one with the fewest tokens."""
-    columns = run.columns()
+    columns = run.rule_columns()
 
     def rank(one: R) -> tuple[float, int]:
         decided = run.decide(one)
@@ -140,7 +139,7 @@ def best_grade(candidates: Sequence[R], run: Run, penalty: float) -> Fit[R]:
 
 def _learned_and_chosen(rule: R, run: Run) -> Fit[R]:
     """Weights from all traces; the main parameter from decisions by weights that were learned from other questions."""
-    columns, main = run.columns(), str(rule.main)
+    columns, main = run.rule_columns(), str(rule.main)
     decide, learned = cross_fitted(rule, run, np.ones(len(columns.questions), dtype=np.bool_))
     best = equal_accuracy(rule, decide, columns)
     return replace(best, rule=replace(learned, **{main: getattr(best.rule, main)}))
@@ -152,7 +151,7 @@ def cross_fitted(rule: R, run: Run, questions: Bools) -> tuple[Callable[[R], Dec
     Weights are learned from these questions (a flag for each), and never used on a question that they were learned from: on
     these questions, each fold is decided by weights from the other folds.
     """
-    columns, main = run.columns(), str(rule.main)
+    columns, main = run.rule_columns(), str(rule.main)
     examples = [(int(columns.question[row]), one) for row, one in _graded(run)]
     fold = np.where(questions, (np.cumsum(questions) - 1) % min(FOLDS, max(int(questions.sum()), 1)), -1)
 
@@ -209,7 +208,7 @@ def chosen_rows(parts: Sequence[tuple[Bools, Decisions]]) -> Decisions:
 
 def _graded(run: Run) -> Iterator[tuple[int, GradedTrace]]:
     """The traces with a known answer, each with its row."""
-    columns = run.columns()
+    columns = run.rule_columns()
     for row, trace in enumerate(run.traces()):
         if columns.graded[row]:
             final_right, tokens = bool(columns.final_right[row]), int(columns.natural[row])

@@ -27,6 +27,11 @@ class RunSize(Record):
     ended_by_themselves: int
     thinking_tokens: int
 
+    @property
+    def points_per_question(self) -> float:
+        """Percentage points of one question, counted as a mean over seeds; 0 if nothing is graded."""
+        return 100 * self.seeds / self.graded_traces if self.graded_traces else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class Baseline(Record):
@@ -123,9 +128,9 @@ class SelectiveRow(Record):
 
 @dataclass(frozen=True, slots=True)
 class Report(Record):
-    """All numbers of a run. `shown` is the threshold of the figures that show only one. `adaptive`: the rule beside a fixed
-    budget of the same cost. `verdict`: what head room and false sureness mean, if they mean that stopping early is not for
-    this run."""
+    """All numbers of a run. `shown` is the threshold of the figures that show only one. `probe_sets`: what the rule read;
+    the baseline is always the run's own final answers. `adaptive`: the rule beside a fixed budget of the same cost.
+    `verdict`: what head room and false sureness mean, if they mean that stopping early is not for this run."""
 
     run: RunInfo
     rule: str
@@ -142,6 +147,7 @@ class Report(Record):
     trade_off: tuple[TradeOffRow, ...]
     selective: tuple[SelectiveRow, ...]
     notes: tuple[str, ...]
+    probe_sets: tuple[str, ...] = ()
     adaptive: tuple[AdaptiveRow, ...] = ()
     headroom: float | None = None
     false_sure: tuple[FalseSureRow, ...] = ()

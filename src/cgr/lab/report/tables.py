@@ -191,13 +191,22 @@ LINES = (
 
 
 def lines(report: Report) -> list[str]:
-    """A title, a table with the baseline and every threshold, and the notes."""
+    """A title, how the run was made, a table with the baseline and every threshold, and the notes."""
     size, base = report.size, report.baseline
     title = f"{report.run.name}: {report.run.model}, {plural(size.questions, 'question')} × {plural(size.seeds, 'seed')}"
     first: tuple[Cell, ...] = ("baseline", base.correct_mean, base.accuracy, *[""] * 6)
     rows = (first, *(_row(*pair) for pair in zip(report.thresholds, report.savings, strict=True)))
-    found = [title, *Table("", "", LINES, rows).lines(left=0), *prospects.lines(report)]
-    return [*found, *(f"Note: {note}" for note in report.notes)]
+    table = Table("", "", LINES, rows).lines(left=0)
+    return [title, origin(report), *table, *prospects.lines(report), *(f"Note: {note}" for note in report.notes)]
+
+
+def origin(report: Report) -> str:
+    """How the run was made, as a phrase. An import may not say it: that is unknown."""
+    run = report.run
+    probed = f"probed every {run.interval:,} tokens" if run.interval else "probed at irregular positions"
+    temperature = "unknown" if run.temperature is None else f"{run.temperature:g}"
+    parts = [f"budget {run.budget:,}", probed if report.size.probes else "no probes", f"temperature {temperature}"]
+    return ", ".join([*parts, *(["prefix unknown"] if run.prefix is None else [])])
 
 
 def _row(row: ThresholdRow, saved: SavingsRow) -> tuple[Cell, ...]:
@@ -209,7 +218,8 @@ def _row(row: ThresholdRow, saved: SavingsRow) -> tuple[Cell, ...]:
 @dataclass(frozen=True, slots=True)
 class Headline(Record):
     """The baseline (`threshold` None), or the rule at one threshold. The difference and its interval are in percentage
-    points. Grade counts questions at `penalty`: the baseline answers everything, the rule only what it is sure of."""
+    points. Grade counts questions at `penalty`: the baseline answers everything, the rule only what it is sure of.
+    `fixed_accuracy`: what a fixed budget of the same cost gets."""
 
     threshold: float | None
     accuracy: float | None
@@ -221,6 +231,7 @@ class Headline(Record):
     net_share: float | None = None
     grade: float | None = None
     penalty: float | None = None
+    fixed_accuracy: float | None = None
 
 
 def headlines(report: Report) -> tuple[Headline, ...]:
@@ -235,7 +246,7 @@ def headlines(report: Report) -> tuple[Headline, ...]:
 
 def _headline(report: Report, row: ThresholdRow, grade: GradeRow | None) -> Headline:
     saved = at(report.savings, row.threshold)
-    points = 100 / max(report.size.graded_questions, 1)
+    points = report.size.points_per_question
     return Headline(
         threshold=row.threshold,
         accuracy=row.accuracy,
@@ -247,6 +258,7 @@ def _headline(report: Report, row: ThresholdRow, grade: GradeRow | None) -> Head
         net_share=saved.net_share,
         grade=grade.final if grade else None,
         penalty=grade.penalty if grade else None,
+        fixed_accuracy=next((one.fixed_accuracy for one in report.adaptive if one.threshold == row.threshold), None),
     )
 
 
@@ -256,6 +268,7 @@ def headline_lines(rows: tuple[Headline, ...]) -> list[str]:
     heads = (
         Head("name", ""),
         Head("accuracy", "Accuracy", ".1f", 100, "%"),
+        Head("fixed", "Fixed budget", ".1f", 100, "%"),
         *with_interval("diff", "Diff.", "+.1f"),
         Head("saved", "Saved", ".1f", 100, "%"),
         Head("net", "Net", ".1f", 100, "%"),
@@ -266,9 +279,18 @@ def headline_lines(rows: tuple[Headline, ...]) -> list[str]:
 
 def _headline_cells(row: Headline) -> tuple[Cell, ...]:
     if row.threshold is None:
-        return "baseline", row.accuracy, "", "", "", "", row.grade
+        return "baseline", row.accuracy, "", "", "", "", "", row.grade
     name = f"CGR {row.threshold:g}"
-    return name, row.accuracy, row.diff_points, row.ci95_points, row.saved_share, row.net_share, row.grade
+    return (
+        name,
+        row.accuracy,
+        row.fixed_accuracy,
+        row.diff_points,
+        row.ci95_points,
+        row.saved_share,
+        row.net_share,
+        row.grade,
+    )
 
 
 def main_figure(report_folder: Path) -> Path | None:

@@ -127,6 +127,12 @@ def accuracy(columns: Columns, right: Bools) -> float | None:
     return float(right[columns.graded].mean()) if columns.graded.any() else None
 
 
+def in_points(columns: Columns, questions: float) -> float:
+    """A number of questions, which is a mean over seeds, in percentage points. The denominator of all points is the number
+    of graded traces, as in `accuracy`; if no trace is missing, that is the same as the number of questions."""
+    return 100 * questions * len(columns.seeds) / int(columns.graded.sum())
+
+
 def spread(values: Floats) -> Spread:
     """The spread of one value for each seed."""
     if not len(values):
@@ -148,10 +154,10 @@ def compare(columns: Columns, right: Bools) -> Comparison:
     change = (right.astype(np.int64) - columns.final_right) * columns.graded
     seeds = by_seed(columns, change)
     questions = by_question(columns, change)[graded_questions(columns)] / len(columns.seeds)
-    before, points = columns.final_right[columns.graded].sum(), 100 * change.sum() / columns.graded.sum()
+    before = columns.final_right[columns.graded].sum()
     return Comparison(
         diff_mean=float(seeds.mean()),
-        diff_points=float(points),
+        diff_points=in_points(columns, float(seeds.mean())),
         diff_relative=float(change.sum() / before) if before else None,
         equal=int((seeds == 0).sum()),
         better=int((seeds > 0).sum()),

@@ -16,12 +16,12 @@ LOCK = "run.lock"
 FORCED = "forced"
 BUSY_TIMEOUT = 5.0  # seconds to wait for the transaction of another process
 APPLICATION = 0x63677231  # "cgr1"
-VERSION = 2
+VERSION = 3
 CONTINUES = "Then repeat the command: it continues where it stopped."
-ADDED_COLUMNS = (  # of `traces`, since version 1
-    "tops BLOB NOT NULL DEFAULT x''",
-    "forced TEXT NOT NULL DEFAULT '[]'",
-)
+ADDED_COLUMNS = {  # to `traces`, by the version that has them first
+    2: ("tops BLOB NOT NULL DEFAULT x''", "forced TEXT NOT NULL DEFAULT '[]'"),
+    3: ("question_text TEXT", "gold TEXT"),
+}
 TABLES = (
     """CREATE TABLE run (
         config TEXT NOT NULL, version TEXT NOT NULL, created TEXT NOT NULL
@@ -33,7 +33,8 @@ TABLES = (
         id INTEGER PRIMARY KEY, question INTEGER NOT NULL REFERENCES questions(number), seed INTEGER NOT NULL,
         tokens INTEGER NOT NULL, ended TEXT NOT NULL, eos INTEGER NOT NULL, seconds REAL NOT NULL, final TEXT NOT NULL,
         written TEXT NOT NULL, text TEXT NOT NULL, prompt_ids BLOB NOT NULL, ids BLOB NOT NULL, logprobs BLOB NOT NULL,
-        tops BLOB NOT NULL DEFAULT x'', forced TEXT NOT NULL DEFAULT '[]', UNIQUE (question, seed)
+        tops BLOB NOT NULL DEFAULT x'', forced TEXT NOT NULL DEFAULT '[]', question_text TEXT, gold TEXT,
+        UNIQUE (question, seed)
     )""",
     """CREATE TABLE probe_sets (
         id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, spec TEXT NOT NULL
@@ -162,14 +163,14 @@ def check_schema(db: sqlite3.Connection, file: Path, *, write: bool = False) -> 
             f"{file} has schema {version}, but this version reads up to {VERSION}.", "Use the version of cgr that made it."
         )
     if write and version < VERSION:
-        _upgrade(db)
+        _upgrade(db, version)
         return VERSION
     return int(version)
 
 
-def _upgrade(db: sqlite3.Connection) -> None:
+def _upgrade(db: sqlite3.Connection, version: int) -> None:
     db.execute("BEGIN IMMEDIATE")
-    for column in ADDED_COLUMNS:
+    for column in [one for since, columns in ADDED_COLUMNS.items() if since > version for one in columns]:
         db.execute(f"ALTER TABLE traces ADD COLUMN {column}")
     db.execute(f"PRAGMA user_version={VERSION}")
     db.execute("COMMIT")

@@ -104,13 +104,15 @@ def _texts(number: int, traces: Sequence[RecordedTrace]) -> str:
 
 def _run(info: RunInfo, traces: Sequence[RecordedTrace], report: Mapping[str, Any]) -> dict[str, Any]:
     packer, probes = _ProbePacker(), [_probes_below_budget(trace) for trace in traces]
-    questions = {trace.question_id: trace for trace in reversed(traces)}
-    order = {name: place for place, name in enumerate(dict.fromkeys(trace.question_id for trace in traces))}
+    questions: dict[str, list[RecordedTrace]] = {}
+    for trace in traces:
+        questions.setdefault(trace.question_id, []).append(trace)
+    order = {name: place for place, name in enumerate(questions)}
     seeds = {seed: place for place, seed in enumerate(sorted({trace.seed for trace in traces}))}
     return {
         "info": info.to_dict(),
         "report": report,
-        "questions": [_question(questions[name]) for name in order],
+        "questions": [_question(of_question) for of_question in questions.values()],
         "seeds": list(seeds),
         "traces": {
             "question": [order[trace.question_id] for trace in traces],
@@ -126,8 +128,15 @@ def _run(info: RunInfo, traces: Sequence[RecordedTrace], report: Mapping[str, An
     }
 
 
-def _question(trace: RecordedTrace) -> dict[str, Any]:
-    return {"id": trace.question_id, "text": trace.question, "gold": trace.gold, "format": trace.format}
+def _question(traces: Sequence[RecordedTrace]) -> dict[str, Any]:
+    """A question by its traces. A choice may have other options, and so another gold, with another seed."""
+    first, by_seed = traces[0], sorted(traces, key=lambda trace: trace.seed)
+    text, gold = first.question, first.gold
+    if any(trace.question != text for trace in traces):
+        text = "\n\n".join(f"Seed {trace.seed}: {trace.question}" for trace in by_seed)
+    if any(trace.gold != gold for trace in traces):
+        gold = ", ".join(f"{trace.gold} (seed {trace.seed})" for trace in by_seed)
+    return {"id": first.question_id, "text": text, "gold": gold, "format": first.format}
 
 
 def _flags(trace: RecordedTrace) -> int:
