@@ -14,9 +14,9 @@ from typing import Any, get_type_hints
 import pytest
 
 import cgr
-from cgr.engines.completions.http import RetryPolicy
+from cgr.engines.completions.http import Observe, RetryPolicy
 from cgr.engines.open import ModelKeywords, ModelOptions
-from cgr.settings import Settings, SettingsKeywords
+from cgr.settings import Settings, SolveOptions
 
 PUBLIC = [
     "GIVE_UP",
@@ -101,9 +101,9 @@ def _types(hints: dict[str, Any]) -> dict[str, str]:
     return {name: hint.__name__ if isinstance(hint, type) else str(hint) for name, hint in hints.items()}
 
 
-@pytest.mark.parametrize(("keywords", "options"), [(SettingsKeywords, Settings), (ModelKeywords, ModelOptions)])
+@pytest.mark.parametrize(("keywords", "options"), [(SolveOptions, Settings), (ModelKeywords, ModelOptions)])
 def test_the_keywords_are_the_fields(keywords: type, options: type) -> None:
-    scope = {"RetryPolicy": RetryPolicy}
+    scope = {"RetryPolicy": RetryPolicy, "Observe": Observe}
     typed, declared = (_types(get_type_hints(one, localns=scope)) for one in (keywords, options))
     declared.pop("model", None)  # the first argument
     assert list(typed) == [one.name for one in fields(options) if one.name in declared]

@@ -15,8 +15,8 @@ from cgr.errors import DoesNotFit, UnknownName, UsageError
 from cgr.probing import MAX_TOKENS, PREFIX, CloseThink, ProbeSpec, option_letters
 from cgr.reason import Abstention, AtEnd
 from cgr.records import Conversation, Message, Question, messages_of, option
-from cgr.rules import Rule, known_rules, make_rule
-from cgr.rules.base import INTERVAL, THRESHOLD, check_at_least_one, check_threshold
+from cgr.rules import Rule, make_rule
+from cgr.rules.base import INTERVAL, THRESHOLD, check_at_least_one, check_threshold, rule_class
 
 BUDGET = 32_000
 INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
@@ -24,7 +24,7 @@ PROBES_PER_BUDGET = BUDGET // INTERVAL
 PROMPT_ROOM = 512  # tokens left for the question in a context that is too small for the paper's budget
 
 
-class SettingsKeywords(TypedDict, total=False):
+class SolveOptions(TypedDict, total=False):
     """The fields of `Settings` as keywords, so that editors and type checkers know them."""
 
     rule: str
@@ -83,8 +83,6 @@ class Settings:
             raise UsageError(f"A temperature of {self.temperature:g} is not possible.", "Use 0 or more; 0 is greedy.")
         if not 0 < self.top_p <= 1:
             raise UsageError(f"A top-p of {self.top_p:g} is not possible.", "Use more than 0 and at most 1.")
-        if self.rule not in known_rules():
-            raise UnknownName.among("rule", self.rule, known_rules())
         make_rule(self.rule, **self.parameters)
         self.abstention()
         self.spec()
@@ -101,7 +99,7 @@ class Settings:
     def resolve(self, info: ModelInfo) -> Resolved:
         """These settings on this model, with a value for everything that was None."""
         budget = self.budget or info.budget or min(BUDGET, max(info.context - PROMPT_ROOM, 1))
-        interval = self.interval or info.interval or max(1, min(INTERVAL, budget // PROBES_PER_BUDGET))
+        interval = self.interval or info.interval or default_interval(budget)
         limit = self.max_answer_tokens or info.max_answer_tokens or MAX_TOKENS
         if budget > info.context:
             raise DoesNotFit(
@@ -151,9 +149,14 @@ class Settings:
     def _rule(self, interval: int) -> Rule:
         """The rule with those settings that are parameters of it; without a threshold the rule uses its own."""
         wanted = {"threshold": self.threshold, "interval": interval}
-        has = known_rules()[self.rule].parameters()
+        has = rule_class(self.rule).parameters()
         given = {name: value for name, value in wanted.items() if name in has}
         return make_rule(self.rule, **given | dict(self.parameters))
+
+
+def default_interval(budget: int) -> int:
+    """The interval between probes under this budget: the paper's, or as many probes in a smaller budget."""
+    return max(1, min(INTERVAL, budget // PROBES_PER_BUDGET))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,12 @@ from typing import Any, Self, TypeVar, Unpack
 from cgr import sync
 from cgr.drive.driver import Driver, Outcome, answer_room
 from cgr.drive.events import EventStream, OnEvent
-from cgr.engines.base import Engine, keyed_seed
+from cgr.engines.base import Engine, ModelInfo, keyed_seed
 from cgr.engines.open import EMBEDDED, ModelKeywords, ModelOptions, find_model
 from cgr.errors import UsageError
+from cgr.model.problems import has_known_form
 from cgr.records import Conversation, Probe, Record, StopCause, messages_of
-from cgr.settings import PROMPT_ROOM, Resolved, Settings, SettingsKeywords
+from cgr.settings import PROMPT_ROOM, Resolved, Settings, SolveOptions
 
 T = TypeVar("T")
 
@@ -30,7 +31,8 @@ class Solution(Record):
     `answer` is None if the model abstained; `certainty` is then that of the withheld answer. `closed` is False if the
     answer did not end within its tokens: then it is incomplete. `probe_model`: the model that was probed, if it is not
     the one that thought. Its probes say when to stop; the answer and its certainty come from the model that thought.
-    `raw_certainty`: the smallest raw probability of the answer's tokens, whatever the aggregate is.
+    `in_domain` is False if the model does not know this kind of question, so that its certainty means nothing; None for
+    models that cannot tell. `raw_certainty`: the smallest raw probability of the answer's tokens, under any aggregate.
     """
 
     question: str
@@ -55,6 +57,7 @@ class Solution(Record):
     forced: int = 0
     eos: bool = False
     probe_model: str | None = None
+    in_domain: bool | None = None
     raw_certainty: float | None = None
 
     def summary(self) -> dict[str, Any]:
@@ -68,13 +71,12 @@ class Model:
     """A loaded model. Use it as a context manager, or `close()` it."""
 
     def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.closed = False
+        self.engine, self.closed = engine, False
         self._runner: asyncio.Runner | None = None
         self._finalizer: weakref.finalize[..., Model] | None = None
 
     def solve(
-        self, question: Conversation, *, on_event: OnEvent | None = None, **options: Unpack[SettingsKeywords]
+        self, question: Conversation, *, on_event: OnEvent | None = None, **options: Unpack[SolveOptions]
     ) -> Solution:
         """Answer one question. Options are the fields of `cgr.Settings`."""
         return self._run(lambda: self.asolve(question, on_event=on_event, **options))
@@ -85,7 +87,7 @@ class Model:
         *,
         on_event: OnEvent | None = None,
         wait: float | None = None,
-        **options: Unpack[SettingsKeywords],
+        **options: Unpack[SolveOptions],
     ) -> Solution:
         """The same for asynchronous code; as many can run at once as the model has `sessions`.
 
@@ -100,7 +102,7 @@ class Model:
         return stream.result
 
     def astream(
-        self, question: Conversation, *, wait: float | None = None, **options: Unpack[SettingsKeywords]
+        self, question: Conversation, *, wait: float | None = None, **options: Unpack[SolveOptions]
     ) -> EventStream[Solution]:
         """The events of answering one question, as an async iterator; its `result` is the solution.
 
@@ -109,14 +111,10 @@ class Model:
         return EventStream(lambda stream: self._solve(question, wait, options, stream))
 
     async def _solve(
-        self,
-        question: Conversation,
-        wait: float | None,
-        options: SettingsKeywords,
-        stream: EventStream[Solution] | None = None,
+        self, question: Conversation, wait: float | None, options: SolveOptions, stream: EventStream[Solution] | None = None
     ) -> Solution:
         settings = Settings.of(**options)
-        self._refuse_closed()
+        _refuse_closed(self)
         await self.engine.connect()
         resolved = settings.resolve(self.engine.info)
         settings, prompt = resolved.settings, resolved.settings.prompt(question)
@@ -135,12 +133,12 @@ class Model:
             ready=stream.room if stream else None,
         )
         outcome = await driver.run(resolved.rule, resolved.budget, settings.abstention())
-        return self._solution(messages_of(question)[-1].content, resolved, outcome)
+        return self._solution(question, resolved, outcome)
 
-    def _solution(self, question: str, resolved: Resolved, outcome: Outcome) -> Solution:
+    def _solution(self, question: Conversation, resolved: Resolved, outcome: Outcome) -> Solution:
         decision, prober = outcome.decision, self.engine.prober
         return Solution(
-            question=question,
+            question=messages_of(question)[-1].content,
             answer=decision.answer,
             certainty=decision.certainty,
             abstained=decision.abstained,
@@ -162,6 +160,7 @@ class Model:
             forced=decision.forced,
             eos=decision.eos,
             probe_model=prober.info.name if prober else None,
+            in_domain=in_domain(question, self.engine.info),
             raw_certainty=decision.raw_certainty,
         )
 
@@ -179,7 +178,7 @@ class Model:
             await self.engine.connect()
             await self.engine.close()  # this loop's connections; the model stays loaded
 
-        self._refuse_closed()
+        _refuse_closed(self)
         _refuse_event_loop()
         with asyncio.Runner() as runner:
             sync.run(runner.get_loop(), connect_only)
@@ -187,12 +186,8 @@ class Model:
     def _run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return sync.run(self._ready().get_loop(), work)
 
-    def _refuse_closed(self) -> None:
-        if self.closed:
-            raise UsageError("This model is closed.", "Open it again: open_model(...).")
-
     def _ready(self) -> asyncio.Runner:
-        self._refuse_closed()
+        _refuse_closed(self)
         _refuse_event_loop()
         if self._runner is None:
             self._runner = asyncio.Runner()
@@ -202,8 +197,7 @@ class Model:
         return self._runner
 
     def close(self) -> None:
-        """Close the connections that `solve` opened; the model cannot be used afterwards. It stays loaded as long as this
-        object exists."""
+        """Close the connections that `solve` opened. The model stays loaded, but it is refused from now on."""
         self.closed = True
         if self._finalizer:
             self._finalizer()
@@ -222,7 +216,7 @@ class Model:
         self.close()
 
     async def __aenter__(self) -> Self:
-        self._refuse_closed()
+        _refuse_closed(self)
         await self.engine.connect()
         return self
 
@@ -230,6 +224,11 @@ class Model:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+def in_domain(question: Conversation, info: ModelInfo) -> bool | None:
+    """Whether the model knows this kind of question, by its form; None for models that cannot tell."""
+    return has_known_form([message.content for message in messages_of(question)]) if info.shipped else None
 
 
 def _close(runner: asyncio.Runner, engine: Engine) -> None:
@@ -240,6 +239,11 @@ def _close(runner: asyncio.Runner, engine: Engine) -> None:
         return
     with runner:
         runner.run(engine.close())
+
+
+def _refuse_closed(model: Model) -> None:
+    if model.closed:
+        raise UsageError("This model is closed.", "Open it again: open_model(...).")
 
 
 def _refuse_event_loop() -> None:
@@ -262,8 +266,7 @@ def open_model(model: str | None = None, **options: Unpack[ModelKeywords]) -> Mo
     Options are the fields of `cgr.engines.open.ModelOptions`. `sessions` is how many questions it can think about at
     once. Each gets a context that holds the `budget` you mean to use; `context` sets it directly. `think_tags` names the
     tags of a model whose files do not. `probe_model` is a second model that is probed in place of the first.
-    docs/engines.md explains the rest. In asynchronous code the model is loaded by `async with`, or by the first `await
-    model.asolve(...)`.
+    In asynchronous code the model is loaded by `async with`, or by the first `await model.asolve(...)`.
     """
     opened = Model(ModelOptions.of(model=model, **options).engine())
     if not _in_event_loop():
@@ -272,7 +275,7 @@ def open_model(model: str | None = None, **options: Unpack[ModelKeywords]) -> Mo
 
 
 def solve(
-    question: str, model: str | None = None, *, on_event: OnEvent | None = None, **options: Unpack[SettingsKeywords]
+    question: str, model: str | None = None, *, on_event: OnEvent | None = None, **options: Unpack[SolveOptions]
 ) -> Solution:
     """Answer one question and stop thinking when the model is sure. Options are the fields of `cgr.Settings`.
 
@@ -286,7 +289,7 @@ def solve(
 
 
 async def asolve(
-    question: str, model: str | None = None, *, on_event: OnEvent | None = None, **options: Unpack[SettingsKeywords]
+    question: str, model: str | None = None, *, on_event: OnEvent | None = None, **options: Unpack[SolveOptions]
 ) -> Solution:
     """The same for asynchronous code."""
     settings = Settings.of(**options)

@@ -280,8 +280,26 @@ def test_alternatives_to_the_final_answer_can_be_imported(tmp_path: Path) -> Non
 
 
 def test_a_stated_aggregate_is_not_changed_by_alternatives(tmp_path: Path) -> None:
-    trace = imported(tmp_path, line(probe_set={"where": "interval", "interval": 2}))
+    asked = {"where": "interval", "interval": 2, "asking": {"prefix": "Answer: \\boxed{"}}
+    trace = imported(tmp_path, line(probe_set=asked))
     assert (trace.probes[0].certainty, bool(trace.probes[0].options)) == (0.7, True)
+
+
+@pytest.mark.parametrize("block", [{"run": {"model": "m"}}, {"probe_set": {"where": "anywhere"}}])
+def test_a_block_that_states_nothing_about_the_probes(tmp_path: Path, block: dict[str, Any]) -> None:
+    assert imported(tmp_path, line(**block)).probes[0].certainty == pytest.approx(OVER_OPTIONS)
+    with Store.open(tmp_path / "run") as store:
+        assert store.probe_sets()["default"].asking.aggregate == OPTIONS
+
+
+async def test_imported_choice_questions_are_probed_over_their_options(tmp_path: Path) -> None:
+    imported_without = line(probes=[], text="a b c", ids=[0, 1, 2], thinking_tokens=3)
+    (tmp_path / "in.jsonl").write_text(json.dumps(imported_without) + "\n")
+    import_run(tmp_path / "in.jsonl", tmp_path / "run")
+    engine = likely_b()
+    await engine.encode("a b c")
+    name = await aprobe(tmp_path / "run", ProbeRequest(interval=2), engine)
+    assert kept(tmp_path / "run", name).probes[0].certainty == pytest.approx(OVER_OPTIONS)
 
 
 def test_alternatives_need_the_format_choice(tmp_path: Path) -> None:

@@ -31,4 +31,4 @@ def command(run: Path, out: Path, form: FileFormat | None, probe_set: str | None
     with Store.open(run) as store:
         left = len(store.made()) - count
     note = f" {left} other traces have no probes in this set and were left out." if left else ""
-    click.echo(f"{count} traces of {run} are in {out}.{note}")
+    click.echo(f"{'1 trace' if count == 1 else f'{count} traces'} of {run} {'is' if count == 1 else 'are'} in {out}.{note}")

@@ -14,7 +14,7 @@ from cgr.rules import files as rule_files
 from cgr.rules import make_rule, read_parameters
 
 if TYPE_CHECKING:
-    from cgr.lab.fit import Fit
+    from cgr.lab.fit import Fit, FitScore
 
 
 @click.command("fit", cls=ProbesCommand)
@@ -50,10 +50,10 @@ def command(
     if not rule_files.is_file(path.name):
         raise UsageError(f"{str(path)!r} does not end in .json.", "The name of a rule file ends in .json.")
     recorded = fitting.open_run(run, **options)
-    columns = recorded.columns()
+    columns = recorded.rule_columns()
     parameters = read_parameters(name, kept)
     if "interval" in make_rule(name, **parameters).parameters():
-        parameters.setdefault("interval", columns.info.interval)
+        parameters.setdefault("interval", recorded.interval)
     fitted = fitting.fit(make_rule(name, **parameters), recorded, penalty=penalty)
     about = {"run": columns.info.name, "questions": len(columns.questions), "traces": len(columns)}
     made = rule_files.RuleFile.of(fitted.rule, **about)
@@ -70,6 +70,17 @@ def _summary(fitted: Fit[Any], path: Path) -> str:
         f"  accuracy {found.accuracy:.1%}, {found.diff_points:+.2f} points [{found.low:+.2f}, {found.high:+.2f}]"
         " against the full budget",
     ]
-    if not found.equal:
-        lines.append("  not equal accuracy: the interval reaches below -1 point; more questions would narrow it")
-    return "\n".join([*lines, str(path)])
+    return "\n".join([*lines, f"  {_verdict(found)}", str(path)])
+
+
+def _verdict(found: FitScore) -> str:
+    """Whether accuracy is equal, as a sentence."""
+    low, high = found.bound
+    proof = f"with 95% confidence the difference is from {low:+.2f} to {high:+.2f} points"
+    if found.equal:
+        return f"accuracy is equal within 1 point: {proof}"
+    if found.verdict == "worse":
+        return f"accuracy is worse: {proof}"
+    needed = found.needed_questions
+    count = f"about {needed:,} questions" if needed else "more than 100,000 questions"
+    return f"whether accuracy is equal cannot be told: {proof}; {count} would settle it at the rates seen"

@@ -21,5 +21,13 @@ def command(file: Path, run: Path, form: FileFormat | None) -> None:
     """
     imported = import_run(file, run, form)
     interval = f", every {imported.interval} tokens" if imported.interval and imported.probes else ""
-    counts = f"{imported.traces} traces of {imported.questions} questions"
-    click.echo(f"{counts} are in {run}, with {imported.probes} probes{interval}.")
+    counts = f"{_count(imported.traces, 'trace')} of {_count(imported.questions, 'question')}"
+    click.echo(
+        f"{counts} {'is' if imported.traces == 1 else 'are'} in {run}, with {_count(imported.probes, 'probe')}{interval}."
+    )
+    if not imported.probes:
+        click.echo(f"Next: cgr probe {run} --model M")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

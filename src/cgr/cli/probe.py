@@ -19,8 +19,10 @@ from cgr.cli.shared.options import (
     settings_options,
 )
 from cgr.engines.open import ModelOptions
-from cgr.errors import UsageError
-from cgr.lab.store.config import WHERE
+from cgr.errors import ModelNotFound, UsageError
+from cgr.lab.store.config import IMPORTED, WHERE, RunConfig
+
+NAMED = "--model FILE.gguf, or another model."
 
 
 @click.command("probe", cls=ProbesCommand)
@@ -52,9 +54,9 @@ def command(
     A run can hold several probe sets. If the command is interrupted, run it again: it continues where it stopped.
     """
     from cgr.cli.shared.finish import finish, sessions_for
-    from cgr.lab.record.probe import check_probeable, probe_each
+    from cgr.lab.record.probe import check_probeable, probe_each, room_for
     from cgr.lab.store import Store
-    from cgr.lab.store.config import ALL, ProbeRequest, requests_for, without_probes
+    from cgr.lab.store.config import ALL, ProbeRequest, requests_for
     from cgr.settings import options_note
     from cgr.solve import open_model
 
@@ -64,20 +66,52 @@ def command(
         raise UsageError("With --for, the rules determine the probes.", "Beside --for, use no probe option but --interval.")
     with Store.open(run) as store:
         check_probeable(store)
-        config, there, questions = store.config, store.probe_sets(), store.questions()
+        config, there, room, questions = store.config, store.probe_sets(), room_for(store), store.questions()
     requests = [own] if rules is None else requests_for(names_in(rules), config, there.values(), own.interval)
     for name in names_in(rules or ""):
-        if name != ALL and (note := without_probes(name, config)):
+        if name != ALL and (note := _without_probes(name, config)):
             click.echo(f"note:  {note}", err=True)
     if not requests and not (quiet or as_json):
         click.echo(f"No probes were made in {run}.")
         return 0
     if not requests:
         return finish(lambda progress: None, run, None, quiet, as_json)
-    probed_model = given if given.model else replace(given, model=config.model)
+    probed_model = _probed_model(given, run, config.model)
     count = sessions_for(sessions, probed_model)
-    model = open_given(probed_model, sessions=count, budget=config.budget)
+    try:
+        model = open_given(probed_model, sessions=count, budget=room)
+    except ModelNotFound as error:
+        raise error if given.model else ModelNotFound(error.message, f"Name the model to probe: {NAMED}") from error
     for note in options_note(questions, own.aggregate or config.asking.aggregate, model.engine.capabilities):
         click.echo(f"note:  {note}", err=True)
     work = partial(probe_each, run, requests, model, open_generator=open_model, sessions=count)
     return finish(work, run, None, quiet, as_json)
+
+
+def _probed_model(given: ModelOptions, run: Path, model: str) -> ModelOptions:
+    """The model to probe: the given one, else the model of the run, if that is known."""
+    if given.model or (given.addresses and model == IMPORTED):
+        return given
+    if model == IMPORTED:
+        raise UsageError(
+            f"The run in {run} was imported and does not name its model.", "Name the model to probe: --model M."
+        )
+    return replace(given, model=model)
+
+
+def _without_probes(name: str, config: RunConfig) -> str | None:
+    """What a rule reads if `cgr probe` can record nothing for it, as a sentence; None if it reads probes."""
+    from cgr.lab.store.config import NATURAL, requests_of, rule_at_interval
+
+    rule = rule_at_interval(name, config.interval)
+    if rule.forces and config.rule == NATURAL:
+        return (
+            f"The rule {name!r} is not replayed on this run: it forces the thinking to continue. "
+            "Record a forced run: cgr generate --rule budget-forcing --probe ..."
+        )
+    if rule.forces or requests_of(rule):
+        return None
+    if "thinking_logprobs" not in rule.needs:
+        return f"The rule {name!r} reads no probes: there is nothing to record for it."
+    state = "which this run has" if config.logprobs else "which this run lacks: make it with cgr generate --logprobs"
+    return f"The rule {name!r} reads no probes, but the log-probabilities of the thinking, {state}."

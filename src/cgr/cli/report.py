@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     PROBES,
     "probe_set",
     metavar="NAME",
-    help="Name of the probe set to read.  [default: the set called default, or the run's first]",
+    help="Name of the probe set that the rule reads.  [default: the one made for it]",
 )
 @click.option("--rule", default="cgr", show_default=True, help="The rule to replay; see `cgr rules`.")
 @JSON_OPTION

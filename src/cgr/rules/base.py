@@ -93,6 +93,9 @@ class Rule:
     stop. `inspect_every`: call `on_thought` after this many thinking tokens; 0: never. `style`: how probes ask, where that
     differs from the settings.
 
+    `any_position`: the rule has no positions of its own to choose, so a recording with probes at irregular positions can
+    decide it by all of them. False for a rule with a `next_probe` of its own, unless it says otherwise.
+
     `main`: the parameter that trades tokens for accuracy; `grid`: its values in a comparison, the most cautious last.
     `sweeps_budget`: a comparison varies the budget instead. `learns`: the rule has weights, see `learn`. `stop_text` and
     `give_up_text`: why it stops or gives up, in words after "because", with parameters in braces. `example`:
@@ -108,6 +111,7 @@ class Rule:
     sweeps_budget: ClassVar[bool] = False
     learns: ClassVar[bool] = False
     place: ClassVar[Place | None] = None
+    any_position: ClassVar[bool] = False
     answers: ClassVar[bool] = True
     inspect_every: ClassVar[int] = 0
     style: ClassVar[ProbeStyle] = ProbeStyle()
@@ -133,6 +137,8 @@ class Rule:
     def __init_subclass__(cls) -> None:
         for name in ("probe_style", "asks"):
             setattr(cls, name, vars(cls).get("asks", cls.probe_style))
+        if "next_probe" in vars(cls) and "any_position" not in vars(cls):
+            cls.any_position = False
 
     @property
     def probe_text(self) -> str:
@@ -158,6 +164,12 @@ class Rule:
         """Whether the rule keeps a model thinking that wants to end and is not certain."""
         unsure = Seen(1, (Probe(1, "", 0.0, False),))
         return self.bans_end or isinstance(self.on_end(unsure), KeepThinking)
+
+    @property
+    def needs_grid(self) -> bool:
+        """Whether the rule chooses its own positions, so that probes at irregular positions cannot decide it."""
+        chooses = self.thinks and self.place is None and not self.any_position
+        return chooses and self.next_probe(Seen(0)) is not None
 
     @property
     def sure_at(self) -> float | None:
@@ -252,7 +264,9 @@ def known_rules() -> dict[str, type[Rule]]:
 
 
 def rule_class(name: str) -> type[Rule]:
-    """The class of a rule by name."""
+    """The class of a rule by name. Installed packages are searched only for a name that is not known yet."""
+    if name in _rules:
+        return _rules[name]
     rules = known_rules()
     if name not in rules:
         raise UnknownName.among("rule", name, rules)

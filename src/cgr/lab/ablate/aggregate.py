@@ -18,7 +18,7 @@ from cgr.errors import NotRecorded
 from cgr.lab.ablate.inputs import AblationInputs
 from cgr.lab.ablate.rank import Presentation, RankedVariant, Variant
 from cgr.lab.ablate.result import AblationResult
-from cgr.lab.decide.columns import Columns
+from cgr.lab.decide.columns import Columns, counted_probes
 from cgr.lab.output import Head
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.lab.types import Floats
@@ -65,8 +65,7 @@ def certainties(columns: Columns, traces: Sequence[RecordedTrace], aggregate: st
     """The certainty of each probe under another aggregate, in the shape of the columns."""
     found, step = np.zeros(columns.at.shape), columns.info.interval
     for row, trace in enumerate(traces):
-        probes = [probe for probe in trace.probes if 0 < probe.at < trace.budget and probe.at % step == 0]
-        for place, probe in enumerate(sorted(probes, key=lambda probe: probe.at)):
+        for place, probe in enumerate(one for one in counted_probes(trace) if not step or one.at % step == 0):
             counted = replace(probe, probabilities=probabilities(probe, brace))
             found[row, place] = certainty.of_probe(aggregate, counted)
     return found

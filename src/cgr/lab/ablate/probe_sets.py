@@ -48,8 +48,8 @@ class AskingRow(Record):
     """One prompt. `ends`: accuracy of the answers at the end of the thinking with this prompt."""
 
     probe_set: str
-    prefix: str
-    close_think: str
+    prefix: str | None
+    close_think: str | None
     ends: float
     contender: RankedVariant
 
@@ -76,7 +76,7 @@ def ablate_prompt(inputs: AblationInputs) -> AblationResult:
 
 def prompt_sets(inputs: AblationInputs) -> list[str]:
     """The main probe set, then those of the same model with another prefix or end tag; one for each prompt."""
-    found: dict[tuple[str, str], str] = {}
+    found: dict[tuple[str | None, str | None], str] = {}
     main = inputs.sets[inputs.main].asking
     for name, one in inputs.on_grid().items():
         with_main_prompt = replace(one.asking, prefix=main.prefix, close_think=main.close_think)
@@ -89,8 +89,8 @@ def _prompt(inputs: AblationInputs, probe_set: str, columns: Columns, main: Colu
     """The probes of a set with the final answers of the main one."""
     asking, ends = inputs.sets[probe_set].asking, float(columns.final_right[columns.graded].mean())
     finals = {name: getattr(main, name) for name in ("final_certainty", "final_closed", "final_valid", "final_right")}
-    prefix, close_think = asking.prefix.strip(), asking.close_think
-    name = prefix if close_think == "never" else f"{prefix} (close_think {close_think})"
+    prefix, close_think = "unknown" if asking.prefix is None else asking.prefix.strip(), asking.close_think
+    name = prefix if close_think in (None, "never") else f"{prefix} (close_think {close_think})"
     return Variant(name, replace(columns, **finals), partial(AskingRow, probe_set, asking.prefix, close_think, ends))
 
 

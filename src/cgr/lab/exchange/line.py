@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
 from pydantic_core import ErrorDetails
 
 from cgr import certainty
 from cgr.errors import UnknownName, UsageError
+from cgr.lab.exchange.options import options_of
 from cgr.lab.store.codec import storable
 from cgr.lab.store.config import Asking, ProbeSet, RunConfig
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.lab.validation import UNKNOWN, sentence
-from cgr.probing import open_braces, option_letters, option_probabilities
+from cgr.probing import open_braces
 from cgr.records import AnswerFormat, Ended, OptionProbabilities, Probe, Token
 
 ROUNDING = 1e-6  # rounding may lift a probability slightly above 1
@@ -32,6 +33,23 @@ def _digits(value: Any) -> Any:
     return str(value) if type(value) is int else value
 
 
+def _unknown(value: Any) -> Any:
+    """A `run` or `probe_set` block in which absent fields are null, so that unknown stays unknown."""
+    if not isinstance(value, dict):
+        return value
+    asking = value.get("asking", {})
+    return value | {"asking": {"prefix": None, "close_think": None} | asking if isinstance(asking, dict) else asking}
+
+
+def _unknown_run(value: Any) -> Any:
+    return dict.fromkeys(UNKNOWN_OF_RUN) | _unknown(value) if isinstance(value, dict) else value
+
+
+UNKNOWN_OF_RUN = ("temperature", "top_p", "instruction", "written_tokens")
+UNKNOWN_ASKING = Asking(prefix=None, close_think=None)
+Whole = PlainSerializer(lambda block: block.to_dict())  # also the fields with default values: absent would mean unknown
+RunBlock = Annotated[RunConfig, BeforeValidator(_unknown_run), Whole]
+ProbeSetBlock = Annotated[ProbeSet, BeforeValidator(_unknown), Whole]
 Text = Annotated[str, BeforeValidator(_digits)]
 Integer = Annotated[int, Field(ge=-(2**63), lt=2**63)]  # the integers of SQLite
 Count = Annotated[int, Field(ge=0, lt=2**63)]
@@ -73,8 +91,7 @@ class ProbeDetails(ExchangeModel):
 
 
 class ProbeLine(ProbeDetails, ProbeCore):
-    """A probe in a line. `alternatives`: texts and probabilities of the first answer token and of the alternatives to it,
-    for choice questions; they are read as `options`."""
+    """A probe in a line. `alternatives` to the first answer token, for choice questions: they are read as `options`."""
 
     alternatives: dict[str, Probability] = {}
 
@@ -106,13 +123,13 @@ class TraceLine(ExchangeModel):
     logprobs: Logprobs = ()
     tops: Logprobs = ()
     forced: tuple[tuple[Count, Positive], ...] = ()
-    run: RunConfig | None = None
-    probe_set: ProbeSet | None = None
+    run: RunBlock | None = None
+    probe_set: ProbeSetBlock | None = None
 
     def recorded(self) -> RecordedTrace:
         """The trace that this line describes; `UsageError` if its fields contradict each other."""
-        source = self.probe_set or self.run
-        aggregate = source.asking.aggregate if source else certainty.OPTIONS  # without options, that is the minimum
+        stated = [one.asking for one in (self.probe_set, self.run) if one and one.asking != UNKNOWN_ASKING]
+        aggregate = stated[0].aggregate if stated else certainty.OPTIONS  # without options, that is the minimum
         trace = RecordedTrace(
             final=_final(self, aggregate),
             probes=_probes(self, aggregate),
@@ -209,14 +226,16 @@ def _from_lenient_json(raw: bytes, message: str) -> TraceLine:
     except (ValueError, RecursionError):
         text = ""
     if text.encode() in (b"", raw):
-        raise UsageError(f"this is not JSON: {message.removeprefix('Invalid JSON: ')}.")
+        raise UsageError(
+            f"this is not JSON: {message.removeprefix('Invalid JSON: ')}.",
+            "Write each trace as one JSON object on one line.",
+        )
     return from_json(text.encode())
 
 
 def _error(problem: ErrorDetails) -> UsageError:
     """A validation error as one sentence that names the field, with the known names as a hint."""
-    location = problem["loc"]
-    names = [str(one) for one in location if isinstance(one, str)]
+    names = [str(one) for one in (location := problem["loc"]) if isinstance(one, str)]
     if not names:
         return UsageError("a line must be a JSON object.")
     message = sentence(problem, ".".join(names[1:] if names[0] == "probes" and len(names) > 1 else names))
@@ -233,28 +252,15 @@ def _probes(line: TraceLine, aggregate: str) -> tuple[Probe, ...]:
     for number, one in enumerate(line.probes, 1):
         if one.answer and not one.probabilities:
             raise UsageError(f"in probe {number}, the answer {one.answer!r} has no probabilities.")
-    probes = (_probe(one, _options(line, one.options, one.alternatives), aggregate) for one in line.probes)
+    probes = (_probe(one, options_of(line, one.options, one.alternatives), aggregate) for one in line.probes)
     return tuple(sorted(probes, key=lambda probe: probe.at))
 
 
 def _probe(line: ProbeLine, options: OptionProbabilities, aggregate: str) -> Probe:
     kept = tuple(min(value, 1.0) for value in line.probabilities) if line.answer else ()
-    details = _details(line, _decoded(line.probabilities, line.closed)) | {"options": options}
+    details = _details(line, _decoded(line.probabilities, line.closed), options)
     probe = Probe(line.at, line.answer, 0.0, line.closed, kept, **details)
     return replace(probe, certainty=certainty.of_probe(aggregate, probe))
-
-
-def _options(line: TraceLine, given: OptionProbabilities, alternatives: Mapping[str, float]) -> OptionProbabilities:
-    """The probabilities of the options: those given, else those among the alternatives. The options are those of the line,
-    of the question's text, or, if neither lists any, the single letters among the alternatives."""
-    if (given or alternatives) and line.format != "choice":
-        raise UsageError("there are options or alternatives, but the format is not 'choice'.", 'Add "format": "choice".')
-    found = {text.strip().upper() for text in alternatives}
-    letters = (
-        line.options or option_letters(line.question) or sorted(one for one in found if certainty.letter_in(one) == one)
-    )
-    chances = [(text, min(chance, 1.0)) for text, chance in alternatives.items()]
-    return given or option_probabilities(letters, chances)
 
 
 def _final(line: TraceLine, aggregate: str) -> Probe:
@@ -262,8 +268,8 @@ def _final(line: TraceLine, aggregate: str) -> Probe:
     answer, value, given = line.final_answer, min(line.final_certainty, 1.0), line.final_probabilities
     closed = not open_braces(answer) if line.final_closed is None else line.final_closed
     kept = () if not answer else (value,) if given is None else tuple(min(one, 1.0) for one in given)
-    details = _details(line.final_details, 0 if given is None else _decoded(given, closed))
-    details["options"] = _options(line, line.final_details.options, line.final_alternatives)
+    options = options_of(line, line.final_details.options, line.final_alternatives)
+    details = _details(line.final_details, 0 if given is None else _decoded(given, closed), options)
     final = Probe(line.thinking_tokens, answer, value, closed, kept, **details)
     over_options, stated = certainty.of_probe(aggregate, final), certainty.aggregate(aggregate, kept)
     if min(abs(over_options - value), abs(stated - value)) > CERTAINTY_TOLERANCE:
@@ -271,8 +277,8 @@ def _final(line: TraceLine, aggregate: str) -> Probe:
     return replace(final, certainty=over_options if final.options else value)
 
 
-def _details(line: ProbeDetails, decoded: int) -> dict[str, Any]:
-    details = {name: getattr(line, name) for name in ProbeDetails.model_fields}
+def _details(line: ProbeDetails, decoded: int, options: OptionProbabilities) -> dict[str, Any]:
+    details = {name: getattr(line, name) for name in ProbeDetails.model_fields} | {"options": options}
     return details | {"decoded": decoded} if line.decoded is None else details
 
 
@@ -284,11 +290,11 @@ def _check(trace: RecordedTrace, run: RunConfig | None) -> None:
     for name in ("ids", "logprobs", "tops"):
         if (count := len(getattr(trace, name))) not in (0, length):
             raise UsageError(f"there are {count} {name} for {length} thinking_tokens.")
-    if run and run.budget != budget:
+    if run and run.budget not in (0, budget):
         raise UsageError(f"budget is {budget}, but {run.budget} in run.")
     positions = [probe.at for probe in trace.probes]
     for at in positions:
-        if not 0 < at <= length or at >= budget:
+        if at > length or at >= budget:
             raise UsageError(f"there is a probe at {at} in a trace of {length} tokens with a budget of {budget}.")
     if len(set(positions)) < len(positions):
         raise UsageError("there are two probes at one position.")

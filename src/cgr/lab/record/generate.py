@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import ClassVar, cast
 
 from cgr.drive.driver import Driver, Outcome, answer_room
-from cgr.engines.base import Capabilities, Engine, ModelInfo, OnText, Sampling, Session, Stretch, keyed_seed, written_text
+from cgr.engines.base import Capabilities, Engine, ModelInfo, OnText, Session, Stretch, keyed_seed, written_text
 from cgr.engines.forwarding import ForwardingSession
 from cgr.errors import MissingCapability, UsageError
 from cgr.lab.record.jobs import Jobs, Progress
@@ -150,9 +150,10 @@ async def agenerate(
 
         def keep(key: Key, made: Made) -> None:
             trace, prompt_ids, seconds = made
-            progress.add_probes(trace.probes)
+            progress.add_trace(trace)
             store.add_trace(trace, prompt_ids=prompt_ids, seconds=seconds, probe_set=probe_set)
 
+        progress.begin(store, missing)
         with progress.showing("Thinking", len(wanted), len(wanted) - len(missing)):
             await Jobs(store, GENERATE, progress, sessions).run(missing, make, keep)
 
@@ -165,7 +166,7 @@ async def generate_trace(
     spec = config.asking.spec(question.format, question.text)
     text = config.prompt(question.text)
     prompt = await engine.prompt(text)
-    sampling = Sampling(config.temperature, config.top_p, keyed_seed(seed, text), config.logprobs, config.budget)
+    sampling = config.sampling(keyed_seed(seed, text))
     room = config.budget + await answer_room(engine, spec)
     # A second model has its own chat template, so it needs the text and not the ids.
     session = await engine.open(prompt if engine.prober is None else text, sampling, room=room)
@@ -173,8 +174,9 @@ async def generate_trace(
     try:
         outcome = await Driver(engine, recording, spec, full=True).run(_rule(config), config.budget, Abstention())
         # the model writes its answer if it ended its thinking and not its turn
-        writes = outcome.decision.stop_cause == "end_of_thinking" and not outcome.decision.eos and config.written_tokens
-        written = await written_text(session.write(config.written_tokens)) if writes else ""
+        writes = outcome.decision.stop_cause == "end_of_thinking" and not outcome.decision.eos
+        limit = config.written_tokens or 0
+        written = await written_text(session.write(limit)) if writes and limit else ""
     finally:
         await session.close()
     trace = _recorded(question, seed, config.budget, outcome, recording, written)

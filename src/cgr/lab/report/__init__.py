@@ -7,26 +7,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cgr.certainty import DEFAULT as AGGREGATE
 from cgr.certainty import OPTIONS
 from cgr.errors import NotRecorded, UsageError
 from cgr.lab import compare as comparing
 from cgr.lab.compare import tables as compare_tables
 from cgr.lab.compare.result import Compared
-from cgr.lab.decide import arrays
 from cgr.lab.decide import replay as decisions
 from cgr.lab.decide.columns import Columns
 from cgr.lab.decide.run import Run
 from cgr.lab.exchange import as_run_folder
 from cgr.lab.output import as_json, beside, unique_names, write_json, write_table
-from cgr.lab.report import figures, numbers, page, tables
+from cgr.lab.report import figures, numbers, page, raw, tables
 from cgr.lab.report.figures import FigureData
-from cgr.lab.report.result import RawRow, Report
+from cgr.lab.report.result import Report
 from cgr.lab.score.accuracy import PENALTIES, check_penalties
+from cgr.lab.store.config import rule_at_interval
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 
 FOLDER, JSON = "report", "report.json"
-STEPS = 32  # of the budget, for figures of a run whose probes lie on no grid
 MAX_REPLAYS = 3000  # a rule without an array form is compared on at most this many traces
 
 
@@ -77,7 +75,7 @@ def write_report(
     """Write the report of these runs (folders, or files of traces) into `out`, by default a folder in or beside the run."""
     levels, costs = numbers.check_thresholds(thresholds), check_penalties(penalties)
     folder = Path(out) if out else default_folder([Path(run) for run in runs])
-    found = [_reported(run, levels, costs, probe_set, rule) for run in runs]
+    found = [reported(run, levels, costs, probe_set, rule) for run in runs]
     found = [run.named(name) for run, name in zip(found, unique_names([run.info.name for run in found]), strict=True)]
     reports = tuple(run.report for run in found)
     write_json(folder / JSON, as_json(reports))
@@ -93,56 +91,45 @@ def write_report(
 
 
 def load(run: str | Path, probe_set: str | None = None) -> tuple[Run, Columns]:
-    """A run (a folder, or a file of traces) and its columns, whose steps lie on a grid even if the probes do not."""
+    """A run (a folder, or a file of traces) and its columns, with the run's own final answers."""
     with as_run_folder(run) as folder:
         opened = Run.open(folder, probe_set)
         opened.folder = Path(run)  # a file was imported into a folder that is soon removed
-        interval = opened.info.interval if opened.info.interval >= 1 else max(1, opened.info.budget // STEPS)
-        opened.traces()  # read while the folder exists: that of a file is temporary
-        return opened, replace(opened.columns(), info=replace(opened.info, interval=interval))
+        return opened, opened.rule_columns()  # read while the folder exists: that of a file is temporary
 
 
-def _reported(
+def reported(
     run: str | Path, thresholds: tuple[float, ...], penalties: tuple[float, ...], probe_set: str | None, rule: str
 ) -> ReportedRun:
+    """The report of a run in memory: its numbers, and the comparison of all rules. `NotRecorded` if the probes of the rule
+    were not recorded."""
     opened, columns = load(run, probe_set)
+    read = _sets_read(opened, rule)
+    decide = decisions.deciding(columns, rule, decide_rule=opened.decide)
+    probes = opened.rule_columns(read[0]) if read else None
+    report = numbers.report(columns, thresholds, penalties, rule=rule, decide=decide, probe_sets=read, probes=probes)
+    report = replace(report, notes=(*report.notes, *_left_out_note(opened)))
     compared, why_not = _compared(run, penalties)
-    decide = decisions.deciding(columns, rule, opened.traces(), opened.spec())
-    report = numbers.report(columns, thresholds, penalties, rule=rule, decide=decide)
-    report = replace(
-        report, aggregate=opened.spec().aggregate, raw=_raw(opened, columns, thresholds) if rule == "cgr" else ()
-    )
-    report = replace(report, notes=(*report.notes, *_raw_note(report)))
-    return ReportedRun(columns, report, decide, opened.traces(), compared, why_not)
+    report = replace(report, aggregate=opened.spec().aggregate)
+    if rule == "cgr" and report.aggregate == OPTIONS:
+        report = raw.with_raw(report, columns, opened.rule_traces())
+    return ReportedRun(columns, report, decide, opened.rule_traces(), compared, why_not)
 
 
-def _raw(run: Run, columns: Columns, thresholds: Sequence[float]) -> tuple[RawRow, ...]:
-    """The rule `cgr` on the raw certainty, if the recorded one is over the options of choice questions."""
-    traces = run.traces()
-    if run.spec().aggregate != OPTIONS or not any(probe.options for trace in traces for probe in trace.probes):
+def _sets_read(run: Run, rule: str) -> tuple[str, ...]:
+    """The probe sets that this rule reads; `NotRecorded` if they were not recorded. A run without any probe is reported for
+    `cgr`, and a note says so."""
+    if rule == "cgr" and not run.filled:
         return ()
-    plain = arrays.with_aggregate(columns, traces, AGGREGATE)
-    return tuple(numbers.raw_row(plain, threshold, arrays.first_sure(plain, threshold)) for threshold in thresholds)
+    return run.sets_for(rule_at_interval(rule, run.info.interval).within(run.info.budget))
 
 
-def _raw_note(report: Report) -> tuple[str, ...]:
-    """What a certainty over the options changes at the shown threshold; empty if there is none."""
-    raw = next((row for row in report.raw if row.threshold == report.shown), None)
-    if raw is None:
-        return ()
-    own, saved = numbers.at(report.thresholds, report.shown), numbers.at(report.savings, report.shown)
-    with_loss = [
-        f"{100 * net:.1f}% net{_points(diff)}"
-        for net, diff in ((saved.net_share, own.diff_points), (raw.net_share, raw.diff_points))
-    ]
-    return (
-        "The certainty is that of the chosen letter among the options. At "
-        f"{report.shown:g} it saves {with_loss[0]}; the raw certainty of the same probes saves {with_loss[1]}.",
-    )
-
-
-def _points(diff: float | None) -> str:
-    return "" if diff is None else f" at {diff:+.2f} points"
+def _left_out_note(run: Run) -> list[str]:
+    if not (count := run.left_out):
+        return []
+    are = "is" if count == 1 else "are"
+    whole = len(run.keys) + count
+    return [f"{count} of {whole} traces {are} not in the probe set {run.main!r} and {are} left out, in the baseline too."]
 
 
 def _compared(run: str | Path, penalties: tuple[float, ...]) -> tuple[Compared | None, str]:
@@ -173,4 +160,4 @@ def _write_page(runs: Sequence[ReportedRun], folder: Path, thresholds: Sequence[
     return page.write(folder, data, thresholds, penalties, comparisons)
 
 
-__all__ = ["WrittenReport", "default_folder", "load", "write_report"]
+__all__ = ["ReportedRun", "WrittenReport", "default_folder", "load", "reported", "write_report"]

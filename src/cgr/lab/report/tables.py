@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cgr.lab.output import Cell, Head, Table, plural, with_interval, write_table
 from cgr.lab.output.style import tokens
+from cgr.lab.report import prospects, raw
 from cgr.lab.report.numbers import at
 from cgr.lab.report.result import GradeRow, Report, SavingsRow, ThresholdRow
 from cgr.lab.store.config import IMPORTED
@@ -19,16 +20,6 @@ MAIN_FIGURES = ("accuracy_against_tokens", "cumulative_predictions", "tokens_use
 THRESHOLD = Head("threshold", "θ", "g")
 ACCURACY = Head("correct_mean", "Acc.", ".2f")
 RELATIVE = Head("accuracy", "Rel. Acc.", ".2f", 100, "%")
-
-
-RAW = (
-    THRESHOLD,
-    RELATIVE,
-    Head("diff_points", "Rel. Diff. (points)", "+.2f"),
-    Head("fired", "Stopped early", ",d"),
-    Head("share", "Share", ".1f", 100, "%"),
-    Head("net_share", "Net share", ".1f", 100, "%"),
-)
 
 
 def baseline(report: Report) -> Table:
@@ -136,12 +127,6 @@ def selective(report: Report) -> Table:
     return Table.of_records("selective", "How well certainty separates right from wrong", heads, rows)
 
 
-def raw_certainty(report: Report) -> Table:
-    """The rule on the raw certainty, beside that over the options."""
-    caption = f"{report.rule} on the raw certainty (the smallest probability), not normalised over the options"
-    return Table.of_records("raw_certainty", caption, RAW, report.raw)
-
-
 def models(reports: Sequence[Report]) -> Table:
     """The paper's Table 1 (baseline of each model), with the rule at the shown threshold beside it."""
     heads = (
@@ -184,13 +169,13 @@ def _seeds(report: Report) -> str:
     return plural(report.size.seeds, "seed")
 
 
-TABLES: tuple[Callable[[Report], Table], ...] = (baseline, thresholds, grade, savings, budget_sweep, selective)
+OWN = (baseline, thresholds, grade, savings, budget_sweep, selective)
+TABLES: tuple[Callable[[Report], Table], ...] = (*OWN, prospects.adaptive, prospects.false_sure)
 
 
 def write(report: Report, folder: Path) -> tuple[Path, ...]:
     """Write every table of one run, three files each; the paths."""
-    made = [*TABLES, *((raw_certainty,) if report.raw else ())]
-    return tuple(path for make in made for path in write_table(make(report), folder))
+    return tuple(path for make in (*TABLES, *raw.tables(report)) for path in write_table(make(report), folder))
 
 
 LINES = (
@@ -206,13 +191,23 @@ LINES = (
 
 
 def lines(report: Report) -> list[str]:
-    """A title, a table with the baseline and every threshold, and the notes."""
+    """A title, how the run was made, a table with the baseline and every threshold, and the notes."""
     size, base = report.size, report.baseline
     title = f"{report.run.name}: {report.run.model}, {plural(size.questions, 'question')} × {plural(size.seeds, 'seed')}"
     first: tuple[Cell, ...] = ("baseline", base.correct_mean, base.accuracy, *[""] * 6)
     rows = (first, *(_row(*pair) for pair in zip(report.thresholds, report.savings, strict=True)))
-    raw = ["Raw certainty:", *raw_certainty(report).lines(left=0)] if report.raw else []
-    return [title, *Table("", "", LINES, rows).lines(left=0), *raw, *(f"Note: {note}" for note in report.notes)]
+    table = Table("", "", LINES, rows).lines(left=0)
+    table += raw.lines(report)
+    return [title, origin(report), *table, *prospects.lines(report), *(f"Note: {note}" for note in report.notes)]
+
+
+def origin(report: Report) -> str:
+    """How the run was made, as a phrase. An import may not say it: that is unknown."""
+    run = report.run
+    probed = f"probed every {run.interval:,} tokens" if run.interval else "probed at irregular positions"
+    temperature = "unknown" if run.temperature is None else f"{run.temperature:g}"
+    parts = [f"budget {run.budget:,}", probed if report.size.probes else "no probes", f"temperature {temperature}"]
+    return ", ".join([*parts, *(["prefix unknown"] if run.prefix is None else [])])
 
 
 def _row(row: ThresholdRow, saved: SavingsRow) -> tuple[Cell, ...]:
@@ -224,7 +219,8 @@ def _row(row: ThresholdRow, saved: SavingsRow) -> tuple[Cell, ...]:
 @dataclass(frozen=True, slots=True)
 class Headline(Record):
     """The baseline (`threshold` None), or the rule at one threshold. The difference and its interval are in percentage
-    points. Grade counts questions at `penalty`: the baseline answers everything, the rule only what it is sure of."""
+    points. Grade counts questions at `penalty`: the baseline answers everything, the rule only what it is sure of.
+    `fixed_accuracy`: what a fixed budget of the same cost gets."""
 
     threshold: float | None
     accuracy: float | None
@@ -236,6 +232,7 @@ class Headline(Record):
     net_share: float | None = None
     grade: float | None = None
     penalty: float | None = None
+    fixed_accuracy: float | None = None
 
 
 def headlines(report: Report) -> tuple[Headline, ...]:
@@ -250,7 +247,7 @@ def headlines(report: Report) -> tuple[Headline, ...]:
 
 def _headline(report: Report, row: ThresholdRow, grade: GradeRow | None) -> Headline:
     saved = at(report.savings, row.threshold)
-    points = 100 / max(report.size.graded_questions, 1)
+    points = report.size.points_per_question
     return Headline(
         threshold=row.threshold,
         accuracy=row.accuracy,
@@ -262,6 +259,7 @@ def _headline(report: Report, row: ThresholdRow, grade: GradeRow | None) -> Head
         net_share=saved.net_share,
         grade=grade.final if grade else None,
         penalty=grade.penalty if grade else None,
+        fixed_accuracy=next((one.fixed_accuracy for one in report.adaptive if one.threshold == row.threshold), None),
     )
 
 
@@ -271,6 +269,7 @@ def headline_lines(rows: tuple[Headline, ...]) -> list[str]:
     heads = (
         Head("name", ""),
         Head("accuracy", "Accuracy", ".1f", 100, "%"),
+        Head("fixed", "Fixed budget", ".1f", 100, "%"),
         *with_interval("diff", "Diff.", "+.1f"),
         Head("saved", "Saved", ".1f", 100, "%"),
         Head("net", "Net", ".1f", 100, "%"),
@@ -281,9 +280,18 @@ def headline_lines(rows: tuple[Headline, ...]) -> list[str]:
 
 def _headline_cells(row: Headline) -> tuple[Cell, ...]:
     if row.threshold is None:
-        return "baseline", row.accuracy, "", "", "", "", row.grade
+        return "baseline", row.accuracy, "", "", "", "", "", row.grade
     name = f"CGR {row.threshold:g}"
-    return name, row.accuracy, row.diff_points, row.ci95_points, row.saved_share, row.net_share, row.grade
+    return (
+        name,
+        row.accuracy,
+        row.fixed_accuracy,
+        row.diff_points,
+        row.ci95_points,
+        row.saved_share,
+        row.net_share,
+        row.grade,
+    )
 
 
 def main_figure(report_folder: Path) -> Path | None:

@@ -124,6 +124,11 @@ class Store:
         """The probe sets by name, the oldest first."""
         return {name: ProbeSet.from_json(spec) for name, spec in self._all("SELECT name, spec FROM probe_sets ORDER BY id")}
 
+    def filled_sets(self) -> frozenset[str]:
+        """The names of the probe sets that have a probe inside the thinking. A set is empty if its traces are shorter than
+        the interval, or were imported without probes."""
+        return frozenset(name for (name,) in self._all(codec.FILLED_SETS))
+
     def probed(self, probe_set: str) -> frozenset[Key]:
         """The question and seed of every trace that has probes in this set."""
         return frozenset(self._all(codec.KEYS_IN_SET, probe_set))
@@ -156,6 +161,14 @@ class Store:
         """The token ids of a trace's prompt."""
         return codec.unpack("I", self._one("SELECT prompt_ids FROM traces WHERE id = ?", self._trace_id(key)))
 
+    def unreadable(self) -> tuple[Key, ...]:
+        """The question and seed of every trace that has neither token ids nor text."""
+        return tuple(self._all(codec.UNREADABLE))
+
+    def longest_text(self) -> int:
+        """The most characters of a trace without token ids; 0 if there is none."""
+        return int(self._one(codec.LONGEST_TEXT))
+
     # Writing
 
     def add_questions(self, questions: Iterable[Question]) -> None:
@@ -175,12 +188,13 @@ class Store:
         self, trace: RecordedTrace, *, prompt_ids: Sequence[int] = (), seconds: float = 0.0, probe_set: str | None = None
     ) -> None:
         """Add a trace and, if it was probed while it was generated, its probes, in one transaction."""
-        row = codec.trace_row(self._question_number(trace.question_id), trace, prompt_ids, seconds)
+        number, question = self._question(trace.question_id)
+        row = codec.trace_row(question, number, trace, prompt_ids, seconds)
         with self.at_once():
-            number = self._insert(codec.INSERT_TRACE, row)
+            added = self._insert(codec.INSERT_TRACE, row)
             self._forget_failure((trace.question_id, trace.seed), GENERATE)
             if probe_set is not None:
-                self._insert_probing(number, probe_set, trace.probes, None)
+                self._insert_probing(added, probe_set, trace.probes, None)
 
     def add_probing(self, key: Key, probe_set: str, probes: Iterable[Probe], final: Probe | None = None) -> None:
         """Add the probes of one trace in one transaction; `final` if the set has another final answer than the trace."""
@@ -241,6 +255,10 @@ class Store:
         probes = self._all(codec.select_probes(whole, self._version), probing) if probing else []
         final = self._one("SELECT final FROM probings WHERE id = ?", probing) if probing else None
         return codec.trace_of(row, self.config.budget, tuple(map(codec.probe_of, probes)), final, whole)
+
+    def _question(self, question: str) -> tuple[int, Question]:
+        (found,) = self._all("SELECT number, id, text, gold, format FROM questions WHERE id = ?", question)
+        return int(found[0]), Question(*found[1:])
 
     def _question_number(self, question: str) -> int:
         return int(self._one("SELECT number FROM questions WHERE id = ?", question))

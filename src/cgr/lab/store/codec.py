@@ -10,17 +10,26 @@ from functools import lru_cache
 from typing import Any
 
 from cgr.lab.store.recorded import RecordedTrace
-from cgr.records import OptionProbabilities, Probe, Token
+from cgr.records import OptionProbabilities, Probe, Question, Token
 
 INSERT_TRACE = (
     "INSERT INTO traces (question, seed, tokens, ended, eos, seconds, final, written, text, prompt_ids, ids, logprobs, "
-    "tops, forced) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "tops, forced, question_text, gold) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 KEYS = "SELECT q.id, t.seed FROM traces t JOIN questions q ON q.number = t.question ORDER BY t.question, t.seed"
 KEYS_IN_SET = (
     "SELECT q.id, t.seed FROM probings p JOIN probe_sets s ON s.id = p.probe_set JOIN traces t ON t.id = p.trace "
     "JOIN questions q ON q.number = t.question WHERE s.name = ?"
 )
+FILLED_SETS = (
+    "SELECT s.name FROM probe_sets s WHERE EXISTS "
+    "(SELECT 1 FROM probings g JOIN probes p ON p.probing = g.id WHERE g.probe_set = s.id AND p.at > 0)"
+)
+UNREADABLE = (
+    "SELECT q.id, t.seed FROM traces t JOIN questions q ON q.number = t.question "
+    "WHERE length(t.ids) != 4 * t.tokens AND t.text = '' ORDER BY t.question, t.seed"
+)
+LONGEST_TEXT = "SELECT coalesce(max(length(text)), 0) FROM traces WHERE length(ids) != 4 * tokens"
 TRACE_ID = "SELECT t.id FROM traces t JOIN questions q ON q.number = t.question WHERE q.id = ? AND t.seed = ?"
 IN_SET = (
     "SELECT t.id, p.id FROM probings p JOIN traces t ON t.id = p.trace WHERE p.probe_set = ? ORDER BY t.question, t.seed"
@@ -36,30 +45,35 @@ INSERT_PROBE = (
 
 
 def select_trace(whole: bool, version: int) -> str:
-    """SQL for one trace by id, in the order of `RecordedTrace`; long columns only if `whole`. Schema 1 has fewer."""
+    """SQL for one trace by id, in the order of `RecordedTrace`; long columns only if `whole`. Older schemas have fewer."""
     forced, tops = ("'[]'", "x''") if version < 2 else ("t.forced", "t.tops")
+    gold, text = ("q.gold", "q.text") if version < 3 else ("coalesce(t.gold, q.gold)", "coalesce(t.question_text, q.text)")
     ids, logprobs, tops = ("t.ids", "t.logprobs", tops) if whole else ("x''", "x''", "x''")
     return (
-        f"SELECT q.id, t.seed, q.gold, t.tokens, t.ended, t.final, q.text, q.format, t.eos, {ids}, t.text, t.written, "
+        f"SELECT q.id, t.seed, {gold}, t.tokens, t.ended, t.final, {text}, q.format, t.eos, {ids}, t.text, t.written, "
         f"{logprobs}, {tops}, {forced} FROM traces t JOIN questions q ON q.number = t.question WHERE t.id = ?"
     )
 
 
 def select_probes(whole: bool, version: int) -> str:
     """SQL for the probes of one trace in one set, in the order of `Probe`; their tokens only if `whole`."""
-    tokens, options = "tokens" if whole else "'[]'", "options" if version >= 3 else "'[]'"
+    tokens, options = "tokens" if whole else "'[]'", "options" if version >= 4 else "'[]'"
     return (
         f"SELECT at, answer, certainty, closed, probabilities, {tokens}, suffix, suffix_ids, bound, entropy, prefilled, "
         f"cached, decoded, seconds, {options} FROM probes WHERE probing = ? ORDER BY at"
     )
 
 
-def trace_row(question: int, trace: RecordedTrace, prompt_ids: Sequence[int], seconds: float) -> tuple[Any, ...]:
-    """The values for `INSERT_TRACE`."""
-    start = (question, trace.seed, trace.thinking_tokens, trace.ended, trace.eos, seconds)
+def trace_row(
+    question: Question, number: int, trace: RecordedTrace, prompt_ids: Sequence[int], seconds: float
+) -> tuple[Any, ...]:
+    """The values for `INSERT_TRACE`. A text or gold of its own is kept if it differs from the question's."""
+    start = (number, trace.seed, trace.thinking_tokens, trace.ended, trace.eos, seconds)
     texts = (final_text(trace.final), storable(trace.written), storable(trace.text))
     blobs = (pack("I", prompt_ids), pack("I", trace.ids), pack("f", trace.logprobs), pack("f", trace.tops))
-    return (*start, *texts, *blobs, json.dumps(trace.forced))
+    asked = storable(trace.question)
+    own = (None if asked in ("", question.text) else asked, None if trace.gold == question.gold else trace.gold)
+    return (*start, *texts, *blobs, json.dumps(trace.forced), *own)
 
 
 def trace_of(row: Sequence[Any], budget: int, probes: tuple[Probe, ...], final: str | None, whole: bool) -> RecordedTrace:

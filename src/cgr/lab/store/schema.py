@@ -16,12 +16,14 @@ LOCK = "run.lock"
 FORCED = "forced"
 BUSY_TIMEOUT = 5.0  # seconds to wait for the transaction of another process
 APPLICATION = 0x63677231  # "cgr1"
-VERSION = 3
+VERSION = 4
 CONTINUES = "Then repeat the command: it continues where it stopped."
 ADDED_COLUMNS = (  # since version 1: the version, the table, and the column
     (2, "traces", "tops BLOB NOT NULL DEFAULT x''"),
     (2, "traces", "forced TEXT NOT NULL DEFAULT '[]'"),
-    (3, "probes", "options TEXT NOT NULL DEFAULT '[]'"),
+    (3, "traces", "question_text TEXT"),
+    (3, "traces", "gold TEXT"),
+    (4, "probes", "options TEXT NOT NULL DEFAULT '[]'"),
 )
 TABLES = (
     """CREATE TABLE run (
@@ -34,7 +36,8 @@ TABLES = (
         id INTEGER PRIMARY KEY, question INTEGER NOT NULL REFERENCES questions(number), seed INTEGER NOT NULL,
         tokens INTEGER NOT NULL, ended TEXT NOT NULL, eos INTEGER NOT NULL, seconds REAL NOT NULL, final TEXT NOT NULL,
         written TEXT NOT NULL, text TEXT NOT NULL, prompt_ids BLOB NOT NULL, ids BLOB NOT NULL, logprobs BLOB NOT NULL,
-        tops BLOB NOT NULL DEFAULT x'', forced TEXT NOT NULL DEFAULT '[]', UNIQUE (question, seed)
+        tops BLOB NOT NULL DEFAULT x'', forced TEXT NOT NULL DEFAULT '[]', question_text TEXT, gold TEXT,
+        UNIQUE (question, seed)
     )""",
     """CREATE TABLE probe_sets (
         id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, spec TEXT NOT NULL
