@@ -170,7 +170,7 @@ def main() -> None:
         f"{len(sample.columns().questions)} questions, {len(sample.traces())} traces, {options.parts} parts; ", nl=False
     )
     click.echo(
-        f"the full budget answers {full:.1%} right. '?': equal accuracy cannot be told, '!': worse. Ratios are to the first row."
+        f"the full budget answers {full:.1%} right. '?': equal accuracy cannot be told, '!': worse. Ratios: to row 1."
     )
     click.echo(f"{'rule':<30}{'parameters':<58}accuracy points, interval       gross    net    cut  ratio  (cut)  gave up")
     made: list[Row] = []

@@ -54,7 +54,7 @@ def command(
     With `-`, the question is read from standard input. Without a QUESTION, the embedded model solves one of its arithmetic
     problems.
     """
-    options["rule"], options["parameters"] = _rule_and_parameters(options["rule"], given_parameters)
+    options["rule"], options["parameters"] = rule_and_parameters(options["rule"], given_parameters)
     settings = Settings.of(**options)
     text, gold = _question(question, given, settings.seed)
     settings.prompt(text)
@@ -82,7 +82,7 @@ def _full_length(model: Model, solution: Solution, options: dict[str, Any]) -> i
     return model.solve(solution.question, **unstopped).thinking_tokens
 
 
-def _rule_and_parameters(name: str, given: Sequence[str]) -> tuple[str, dict[str, Any]]:
+def rule_and_parameters(name: str, given: Sequence[str]) -> tuple[str, dict[str, Any]]:
     """The name of the rule and its parameters: those of --set, after those of the file if `name` is a rule file."""
     fitted: dict[str, Any] = {}
     if name.endswith(".json"):

@@ -40,6 +40,7 @@ class Capabilities:
     overlap: bool = False
     thinking_logprobs: bool = False
     overlaps: bool = False  # overlaps probes with thinking unless told otherwise
+    answer_logprobs: bool = False  # gives the log-probabilities of the written answer
     packed: bool = False  # has `probe_many`: all cuts of a trace in one pass
     sampling: frozenset[str] = frozenset()
 
@@ -82,7 +83,8 @@ class Sampling:
 
     `stop`: strings that end the written answer; they have no effect while the model thinks. `logprobs`: also return each
     thinking token's raw log-probability and the mean of the 20 highest at that position. `limit`: the most thinking tokens
-    that will be requested, if known.
+    that will be requested, if known. `answer_top`: return the log-probabilities of the written answer, with this many
+    alternatives for each token (at least 1); None: do not.
     """
 
     temperature: float = 0.6
@@ -96,6 +98,7 @@ class Sampling:
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
     stop: tuple[str, ...] = ()
+    answer_top: int | None = None
 
     def filters(self) -> frozenset[str]:
         """The names of the filters, penalties and stop strings that are switched on."""
@@ -131,11 +134,13 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A piece of the answer that the model writes after its thinking; the last piece says why the text ended."""
+    """A piece of the answer that the model writes after its thinking; the last piece says why the text ended. `logprobs`:
+    its tokens, on request. At a stop string they may go beyond the text."""
 
     text: str
     tokens: int = 0
     stop: WrittenStop | None = None
+    logprobs: tuple[Token, ...] = ()
 
 
 class Reader(Protocol):
@@ -233,11 +238,8 @@ class Places(Generic[T]):
     async def take(self, wait: float | None = None) -> T:
         """A free place; `Busy` after `wait` seconds."""
         try:
-            if self._queue.locked():
-                async with asyncio.timeout(wait):
-                    await self._queue.acquire()
-            else:
-                await self._queue.acquire()  # returns at once, also if `wait` is 0
+            async with asyncio.timeout(wait if self._queue.locked() else None):
+                await self._queue.acquire()
             place = min(self._free, key=self._load)
             self._free.remove(place)
             return place
@@ -277,6 +279,10 @@ def check_sampling(sampling: Sampling, engine: Engine) -> None:
     for name in sorted(sampling.filters() - engine.capabilities.sampling):
         raise MissingCapability(
             f"{engine.info.engine} does not support {name!r} in sampling.", "Leave it out, or use another engine."
+        )
+    if sampling.answer_top is not None and not engine.capabilities.answer_logprobs:
+        raise MissingCapability(
+            f"{engine.info.engine} gives no log-probabilities of a written answer.", "Leave logprobs out."
         )
 
 

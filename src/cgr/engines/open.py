@@ -16,7 +16,7 @@ from cgr.errors import ModelNotFound, UnknownName, UsageError
 from cgr.records import option
 
 if TYPE_CHECKING:
-    from cgr.engines.completions.http import RetryPolicy
+    from cgr.engines.completions.http import Observe, RetryPolicy
     from cgr.engines.text.chat import ThinkTags
 
 EMBEDDED = "embedded"
@@ -48,6 +48,8 @@ class ModelOptions:
 
     Fields with a help text are command-line options. `sessions`: questions at once. `budget`: the budget that the context
     of a session has to hold; `context` sets the context itself. `patience`: the retry policy for servers.
+    `session_header`: one more header that carries the id of a session to servers. `observe` is called after each request
+    to a server.
     """
 
     model: str | None = option(
@@ -78,6 +80,8 @@ class ModelOptions:
     context: int | None = None
     budget: int | None = None
     patience: RetryPolicy | None = None
+    session_header: str | None = None
+    observe: Observe | None = None
 
     def __post_init__(self) -> None:
         if self.sessions < 1:

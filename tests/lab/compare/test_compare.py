@@ -435,7 +435,7 @@ def test_a_rule_learns_only_from_the_questions_that_choose() -> None:
 
     def learn(one: Rule, questions: np.ndarray[Any, Any]) -> Callable[[Rule], Decisions] | None:
         heard.append(questions)
-        return (lambda rule: decide(replace(rule, interval=2 * INFO.interval))) if isinstance(one, Cgr) else None
+        return (lambda rule: decide(replace(rule, **{"interval": 2 * INFO.interval}))) if isinstance(one, Cgr) else None
 
     found = compared("cgr", tune_on=0.5, learn=learn, splits=3)
     tuning = [list(split_questions(COLUMNS, 0.5, seed=seed)[0]) for seed in (0, 0, 1, 2)]

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 
 from cgr.errors import UnknownName, UsageError
 from cgr.lab.questions import NAMES, SOURCES, load_questions, named_questions
-from cgr.model.problems import is_held_out
+from cgr.model.problems import is_held_out, unseen
 from cgr.records import Question
 
 pyarrow = import_module("pyarrow")
@@ -440,3 +441,25 @@ def test_importing_questions_imports_no_large_package() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_arithmetic_problems_of_different_seeds_share_no_text() -> None:
+    """Before, a fifth of the texts of two seeds were the same at 800 problems."""
+    texts = {seed: {one.text for one in load_questions("arithmetic", limit=800, seed=seed)} for seed in (0, 1, 2, 7, 2026)}
+    for seed, found in texts.items():
+        assert len(found) == 800
+        others = set().union(*(other for number, other in texts.items() if number != seed))
+        assert not found & others
+    raw = [{one.text for one in islice(unseen(seed), 800)} for seed in (0, 7)]
+    assert raw[0] & raw[1]
+
+
+def test_arithmetic_problems_are_those_of_the_generator_without_what_belongs_to_another_seed() -> None:
+    """Seed 0 is unchanged; other seeds keep their problems and the numbers of these."""
+    plain = [one.text for one in islice(unseen(0), 60)]
+    assert [one.text for one in load_questions("arithmetic", limit=60, seed=0)] == plain
+    numbered = {
+        f"s7-{number:02d}-{one.family}-{one.level}": one.text for number, one in enumerate(islice(unseen(7), 90), 1)
+    }
+    for one in load_questions("arithmetic", limit=60, seed=7):
+        assert numbered[one.id] == one.text

@@ -124,7 +124,7 @@ def test_the_fixed_budget_of_the_same_cost_on_the_six() -> None:
     assert row.gain_points == pytest.approx(100 * (5 / 6 - fixed))
     assert row.fixed_cost_for_same_accuracy == pytest.approx(13_700 / 6)
     assert row.ci95 is not None
-    assert row.ci95[0] <= row.gain_points <= row.ci95[1]
+    assert row.ci95[0] <= (row.gain_points or 0) <= row.ci95[1]
 
 
 def test_a_fixed_budget_gains_nothing_over_itself_in_any_draw() -> None:

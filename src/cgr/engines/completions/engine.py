@@ -153,8 +153,13 @@ class CompletionsEngine:
         place = await state.places.take(wait)
         release = partial(state.places.give_back, place)
         used = place.slots if overlap else place.slots[:1]
-        replica = Replica(state.client.pool, counted=True, first=place.server)
+        replica = Replica(state.client.pool, counted=True, named=self.options.session_header, first=place.server)
         return CompletionsSession(state.client, replica, form, ids, sampling, room, release, used)
+
+    @property
+    def pool(self) -> Pool:
+        """The servers, with their state on this event loop."""
+        return self._state().client.pool
 
     async def close(self) -> None:
         state = self._loops.pop(asyncio.get_running_loop(), None)
@@ -165,7 +170,10 @@ class CompletionsEngine:
         loop, known = asyncio.get_running_loop(), self.connected
         if loop not in self._loops:
             most = 2 * len(known.places) + SPARE_CONNECTIONS
-            servers = [Server(address, known.key, self.policy, most, known.turns) for address in known.addresses]
+            observe = self.options.observe
+            servers = [Server(address, known.key, self.policy, most, observe) for address in known.addresses]
+            for server in servers if known.turns else ():
+                server.turn = asyncio.Semaphore(known.turns)
             client = CompletionClient(known.dialect, known.served, Pool(servers, self.policy), known.local)
 
             def load(place: Place) -> int:
@@ -189,6 +197,7 @@ def server_capabilities(dialect: Dialect, chunk: int | None) -> Capabilities:
         overlap=True,
         thinking_logprobs=True,
         overlaps=chunk is None,
+        answer_logprobs=True,
         sampling=FILTERS if llama and dialect.extras else frozenset(openai | extras),
     )
 

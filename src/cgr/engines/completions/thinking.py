@@ -215,6 +215,7 @@ class ThinkingReader:
             TOP_MEAN if self.sampling.logprobs else None,
             streamed and self.client.dialect.stream,
             self.slot,
+            purpose=self.replica.purpose("think"),
         )
 
     async def _receive(self, piece: Piece, on_piece: OnPiece) -> None:

@@ -78,7 +78,16 @@ class LlamaEngine(CompletionsEngine):
             self.tags,
             await self._form(dialect, served),
             info,
-            Capabilities("top-k", True, True, True, overlap=self._width > 1, thinking_logprobs=True, sampling=FILTERS),
+            Capabilities(
+                "top-k",
+                True,
+                True,
+                True,
+                overlap=self._width > 1,
+                thinking_logprobs=True,
+                answer_logprobs=True,
+                sampling=FILTERS,
+            ),
             spread(self.options.sessions, len(self._servers), self._width),
             turns=max(TURNS, self._width) if self._exact else 0,
         )
