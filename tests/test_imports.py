@@ -60,7 +60,7 @@ ALLOWED = {
         for name, below in LAB.items()
     },
     "doctor": CORE | {"cgr"},
-    "server": CORE | {"cgr", "lab/store"},
+    "server": CORE | {"cgr", "lab/store", "engines/text", "engines/completions"},
     "cli": CORE | {"cgr", "doctor", "server", "engines/text", "engines/completions", *LAB},
     "cgr": CORE,
 }

@@ -18,11 +18,11 @@ from cgr.engines.llama.engine import LlamaEngine
 from cgr.engines.open import DEFAULT_CONTEXT
 from cgr.engines.open import PROMPT_ROOM as OPEN_ROOM
 from cgr.errors import Busy, DoesNotFit, EngineError, MissingCapability, ModelNotFound, NotAModel, UnknownName, UsageError
-from cgr.records import Message
+from cgr.records import Conversation, Message
 from cgr.rules import base
 from cgr.settings import BUDGET
 from cgr.solve import EMBEDDED, find_model
-from tests.support import JSON_KEYS, OTHERS, QUESTION, gist
+from tests.support import JSON_KEYS, OTHERS, QUESTION, gist, scripted
 
 
 def test_one_call() -> None:
@@ -199,9 +199,9 @@ async def test_two_who_connect_at_once_load_once() -> None:
     opened = cgr.open_model()
     await asyncio.gather(opened.engine.connect(), opened.engine.connect())
     assert isinstance(opened.engine, LlamaEngine)
-    server = opened.engine._server
+    server = opened.engine._servers[0]
     await opened.engine.connect()
-    assert opened.engine._server is server
+    assert opened.engine._servers[0] is server
     await opened.aclose()
 
 
@@ -246,6 +246,31 @@ async def test_a_conversation(model: Model) -> None:
         await model.asolve(turns[:2], budget=64)
     with pytest.raises(UsageError, match="question is empty"):
         await model.asolve((), budget=64)
+
+
+@pytest.mark.parametrize(
+    ("question", "known"),
+    [
+        (QUESTION, True),
+        (f"  {OTHERS[1]}\n", True),
+        ("What is 17 times 23?", False),
+        ([Message("user", QUESTION)], True),
+        ([Message("system", "Be brief."), Message("user", QUESTION)], False),
+    ],
+)
+async def test_whether_the_model_knows_such_questions(model: Model, question: Conversation, known: bool) -> None:
+    solution = await model.asolve(question, rule="no-thinking")
+    assert (solution.in_domain, solution.summary()["in_domain"]) == (known, known)
+
+
+async def test_other_models_cannot_tell_what_they_know(tmp_path: Path) -> None:
+    copied = tmp_path / "mine.gguf"
+    copied.write_bytes(find_model(None).read_bytes())
+    async with cgr.open_model(str(copied)) as model:
+        assert (await model.asolve(QUESTION, rule="no-thinking")).in_domain is None
+    assert (await Model(scripted("so it is")).asolve(QUESTION, rule="no-thinking")).in_domain is None
+    async with cgr.open_model(str(find_model(None))) as model:
+        assert (await model.asolve("Why?", rule="no-thinking")).in_domain is False
 
 
 def test_an_unknown_option_of_a_model() -> None:

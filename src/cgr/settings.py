@@ -14,8 +14,8 @@ from cgr.errors import DoesNotFit, UnknownName, UsageError
 from cgr.probing import MAX_TOKENS, PREFIX, CloseThink, ProbeSpec
 from cgr.reason import Abstention, AtEnd
 from cgr.records import Conversation, Message, messages_of, option
-from cgr.rules import Rule, known_rules, make_rule
-from cgr.rules.base import INTERVAL, THRESHOLD, check_at_least_one, check_threshold
+from cgr.rules import Rule, make_rule
+from cgr.rules.base import INTERVAL, THRESHOLD, check_at_least_one, check_threshold, rule_class
 
 BUDGET = 32_000
 INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
@@ -58,8 +58,6 @@ class Settings:
             raise UsageError(f"A temperature of {self.temperature:g} is not possible.", "Use 0 or more; 0 is greedy.")
         if not 0 < self.top_p <= 1:
             raise UsageError(f"A top-p of {self.top_p:g} is not possible.", "Use more than 0 and at most 1.")
-        if self.rule not in known_rules():
-            raise UnknownName.among("rule", self.rule, known_rules())
         make_rule(self.rule, **self.parameters)
         self.abstention()
         self.spec()
@@ -118,7 +116,7 @@ class Settings:
     def _rule(self, interval: int) -> Rule:
         """The rule with those settings that are parameters of it; without a threshold the rule uses its own."""
         wanted = {"threshold": self.threshold, "interval": interval}
-        has = known_rules()[self.rule].parameters()
+        has = rule_class(self.rule).parameters()
         given = {name: value for name, value in wanted.items() if name in has}
         return make_rule(self.rule, **given | dict(self.parameters))
 

@@ -14,9 +14,10 @@ from typing import Any, Self, TypeVar
 from cgr import sync
 from cgr.drive.driver import Driver, Outcome, answer_room
 from cgr.drive.events import EventStream, OnEvent
-from cgr.engines.base import Engine, keyed_seed
+from cgr.engines.base import Engine, ModelInfo, keyed_seed
 from cgr.engines.open import EMBEDDED, ModelOptions, find_model
 from cgr.errors import UsageError
+from cgr.model.problems import FORM
 from cgr.records import Conversation, Probe, Record, StopCause, messages_of
 from cgr.settings import PROMPT_ROOM, Resolved, Settings
 
@@ -30,6 +31,8 @@ class Solution(Record):
     `answer` is None if the model abstained; `certainty` is then that of the withheld answer. `closed` is False if the
     answer did not end within its tokens: then it is incomplete. `probe_model`: the model that was probed, if it is not
     the one that thought. Its probes say when to stop; the answer and its certainty come from the model that thought.
+    `in_domain` is False if the model does not know this kind of question, so that its certainty means nothing; None for
+    models that cannot tell.
     """
 
     question: str
@@ -54,6 +57,7 @@ class Solution(Record):
     forced: int = 0
     eos: bool = False
     probe_model: str | None = None
+    in_domain: bool | None = None
 
     def summary(self) -> dict[str, Any]:
         """What `--json` prints: all fields, with each probe as its position, answer, certainty, closed and bound."""
@@ -123,12 +127,12 @@ class Model:
             ready=stream.room if stream else None,
         )
         outcome = await driver.run(resolved.rule, resolved.budget, settings.abstention())
-        return self._solution(messages_of(question)[-1].content, resolved, outcome)
+        return self._solution(question, resolved, outcome)
 
-    def _solution(self, question: str, resolved: Resolved, outcome: Outcome) -> Solution:
+    def _solution(self, question: Conversation, resolved: Resolved, outcome: Outcome) -> Solution:
         decision, prober = outcome.decision, self.engine.prober
         return Solution(
-            question=question,
+            question=messages_of(question)[-1].content,
             answer=decision.answer,
             certainty=decision.certainty,
             abstained=decision.abstained,
@@ -150,6 +154,7 @@ class Model:
             forced=decision.forced,
             eos=decision.eos,
             probe_model=prober.info.name if prober else None,
+            in_domain=in_domain(question, self.engine.info),
         )
 
     def _overlap(self, settings: Settings) -> bool:
@@ -208,6 +213,14 @@ class Model:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+def in_domain(question: Conversation, info: ModelInfo) -> bool | None:
+    """Whether the model knows this kind of question, by its form; None for models that cannot tell."""
+    if not info.shipped:
+        return None
+    messages = messages_of(question)
+    return len(messages) == 1 and FORM.fullmatch(messages[0].content.strip()) is not None
 
 
 def _close(runner: asyncio.Runner, engine: Engine) -> None:

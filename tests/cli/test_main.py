@@ -25,7 +25,7 @@ def test_help_lists_every_command(flag: str) -> None:
     assert done.returncode == 0
     for verb in VERBS:
         assert f"\n  {verb} " in done.stdout
-    assert len(VERBS) == 13
+    assert len(VERBS) == 14
 
 
 def test_the_version() -> None:

@@ -24,6 +24,7 @@ VERBS = {
     "ablate": "Vary threshold, interval, forcing, aggregate, prefix and probe model.",
     "compare": "Compare all stopping rules on the same traces.",
     "fit": "Fit the parameters of a rule to a run.",
+    "serve": "Serve a model by OpenAI's API; stop its thinking when it is certain.",
     "rules": "List the stopping rules.",
     "doctor": "Check what a model can do and how noisy its certainty is.",
 }

@@ -16,7 +16,7 @@ from cgr.errors import ModelNotFound, UnknownName, UsageError
 from cgr.records import option
 
 if TYPE_CHECKING:
-    from cgr.engines.completions.http import RetryPolicy
+    from cgr.engines.completions.http import Observe, RetryPolicy
     from cgr.engines.text.chat import ThinkTags
 
 EMBEDDED = "embedded"
@@ -48,6 +48,8 @@ class ModelOptions:
 
     Fields with a help text are command-line options. `sessions`: questions at once. `budget`: the budget that the context
     of a session has to hold; `context` sets the context itself. `patience`: the retry policy for servers.
+    `session_header`: one more header that carries the id of a session to servers. `observe` is called after each request
+    to a server.
     """
 
     model: str | None = option(
@@ -65,7 +67,9 @@ class ModelOptions:
     )
     tokenizer: str | None = option(None, "A folder, tokenizer.json or hub id, for a server that does not tokenise.")
     think_tags: str | None = option(None, "The think tags, if the model's files do not name them: '<think>,</think>'.")
-    threads: int | None = option(None, "Threads to compute with.  [default: half of the cores]")
+    threads: int | None = option(
+        None, "Threads to compute with.  [default: one for each session of a small file, else half of the cores]"
+    )
     device: str | None = option(None, "Device for hf: models: cpu, cuda, cuda:1, mps.  [default: the best available]")
     dtype: str | None = option(None, "Number format for hf: and vllm: models: float32, bfloat16, float16.")
     dialect: tuple[str, ...] = option((), "Overrides a detected property of a server; may be repeated.", "KEY=VALUE")
@@ -76,6 +80,8 @@ class ModelOptions:
     context: int | None = None
     budget: int | None = None
     patience: RetryPolicy | None = None
+    session_header: str | None = None
+    observe: Observe | None = None
 
     def __post_init__(self) -> None:
         if self.sessions < 1:
@@ -181,6 +187,14 @@ def is_local_file(model: str, base_url: Sequence[str] = ()) -> bool:
     if server_addresses(model, base_url) or model.startswith(tuple(ENGINES)):
         return False
     return not is_hub_id(model) or os.path.exists(model)
+
+
+def sessions_of(model: str | None) -> int:
+    """Sessions of a model on this machine if no number is given: what is fastest for a GGUF file, else 1."""
+    from cgr.engines.llama.engine import default_sessions
+
+    here = model is None or model in SHIPPED or os.path.isfile(model)
+    return default_sessions(find_model(model)) if here else 1
 
 
 def describe_file(model: str) -> ModelInfo:

@@ -234,7 +234,9 @@ def known_rules() -> dict[str, type[Rule]]:
 
 
 def rule_class(name: str) -> type[Rule]:
-    """The class of a rule by name."""
+    """The class of a rule by name. Installed packages are searched only for a name that is not known yet."""
+    if name in _rules:
+        return _rules[name]
     rules = known_rules()
     if name not in rules:
         raise UnknownName.among("rule", name, rules)

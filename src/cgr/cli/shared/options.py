@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cgr.solve import Model
 
 F = TypeVar("F", bound=Callable[..., Any])
-SESSIONS = "Traces in flight.  [default: 8 for the embedded model, 16 for each server, else 1]"
+SESSIONS = "Traces in flight.  [default: one for each core, at most 8, for a small GGUF file; 16 for each server; else 1]"
 MODEL_FIELDS = tuple(one for one in fields(ModelOptions) if "help" in one.metadata)
 SETTINGS_FIELDS = {one.name: one for one in fields(Settings)}
 TYPES = {"int": int, "float": float, "bool": bool}

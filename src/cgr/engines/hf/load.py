@@ -173,7 +173,7 @@ def _load(name: str, gguf: Path | None, dtype: Any) -> tuple[Any, Any]:
         raise NotAModel(f"transformers cannot load {name}: {_first_line(error)}", hint) from error
 
 
-def _fingerprint_and_defaults(name: str, gguf: Path | None) -> tuple[str, dict[str, int]]:
+def _fingerprint_and_defaults(name: str, gguf: Path | None) -> tuple[str, dict[str, Any]]:
     """What identifies the weights, for a GGUF file as in the llama.cpp engine; and the defaults that the model names."""
     if gguf:
         return fingerprint(gguf), read_head(gguf).defaults

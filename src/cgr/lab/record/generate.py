@@ -143,9 +143,10 @@ async def agenerate(
 
         def keep(key: Key, made: Made) -> None:
             trace, prompt_ids, seconds = made
-            progress.add_probes(trace.probes)
+            progress.add_trace(trace)
             store.add_trace(trace, prompt_ids=prompt_ids, seconds=seconds, probe_set=probe_set)
 
+        progress.begin(store, missing)
         with progress.showing("Thinking", len(wanted), len(wanted) - len(missing)):
             await Jobs(store, GENERATE, progress, sessions).run(missing, make, keep)
 

@@ -214,7 +214,7 @@ def notes(
 ) -> tuple[str, ...]:
     """Sentences that a reader needs before the numbers. `decided`: by threshold; `budgets`: how many are in the sweep."""
     found = (*_trace_notes(columns), *_probe_notes(columns, budgets), *_firing_note(columns, decided))
-    return *found, *_accuracy_note(columns, decided), *(_written_note(written) if written else ())
+    return *found, *_accuracy_note(columns, decided), *written_note(written)
 
 
 def _trace_notes(columns: Columns) -> list[str]:
@@ -288,7 +288,10 @@ def _accuracy_note(columns: Columns, decisions: Mapping[float, Decisions]) -> li
     return ["Every answer of the baseline is right: a rule can only lose accuracy here."]
 
 
-def _written_note(written: result.WrittenAnswers) -> list[str]:
+def written_note(written: result.WrittenAnswers | None) -> list[str]:
+    """What the model wrote after its thinking, if it wrote something."""
+    if written is None:
+        return []
     own, decoded = 100 * written.accuracy, 100 * written.decoded_accuracy
     return [
         f"In {plural(written.count, 'trace')} the model also wrote an answer of its own after its thinking: {own:.1f}% of "

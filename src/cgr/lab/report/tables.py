@@ -218,7 +218,8 @@ def _row(row: ThresholdRow, saved: SavingsRow) -> tuple[Cell, ...]:
 @dataclass(frozen=True, slots=True)
 class Headline(Record):
     """The baseline (`threshold` None), or the rule at one threshold. The difference and its interval are in percentage
-    points. Grade counts questions at `penalty`: the baseline answers everything, the rule only what it is sure of."""
+    points. Grade counts questions at `penalty`: the baseline answers everything, the rule only what it is sure of.
+    `fixed_accuracy`: what a fixed budget of the same cost gets."""
 
     threshold: float | None
     accuracy: float | None
@@ -230,6 +231,7 @@ class Headline(Record):
     net_share: float | None = None
     grade: float | None = None
     penalty: float | None = None
+    fixed_accuracy: float | None = None
 
 
 def headlines(report: Report) -> tuple[Headline, ...]:
@@ -256,6 +258,7 @@ def _headline(report: Report, row: ThresholdRow, grade: GradeRow | None) -> Head
         net_share=saved.net_share,
         grade=grade.final if grade else None,
         penalty=grade.penalty if grade else None,
+        fixed_accuracy=next((one.fixed_accuracy for one in report.adaptive if one.threshold == row.threshold), None),
     )
 
 
@@ -265,6 +268,7 @@ def headline_lines(rows: tuple[Headline, ...]) -> list[str]:
     heads = (
         Head("name", ""),
         Head("accuracy", "Accuracy", ".1f", 100, "%"),
+        Head("fixed", "Fixed budget", ".1f", 100, "%"),
         *with_interval("diff", "Diff.", "+.1f"),
         Head("saved", "Saved", ".1f", 100, "%"),
         Head("net", "Net", ".1f", 100, "%"),
@@ -275,9 +279,9 @@ def headline_lines(rows: tuple[Headline, ...]) -> list[str]:
 
 def _headline_cells(row: Headline) -> tuple[Cell, ...]:
     if row.threshold is None:
-        return "baseline", row.accuracy, "", "", "", "", row.grade
-    name = f"CGR {row.threshold:g}"
-    return name, row.accuracy, row.diff_points, row.ci95_points, row.saved_share, row.net_share, row.grade
+        return "baseline", row.accuracy, "", "", "", "", "", row.grade
+    compared = (row.accuracy, row.fixed_accuracy, row.diff_points, row.ci95_points)
+    return f"CGR {row.threshold:g}", *compared, row.saved_share, row.net_share, row.grade
 
 
 def main_figure(report_folder: Path) -> Path | None:
