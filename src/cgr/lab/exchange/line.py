@@ -235,16 +235,16 @@ def _from_lenient_json(raw: bytes, message: str) -> TraceLine:
 
 def _error(problem: ErrorDetails) -> UsageError:
     """A validation error as one sentence that names the field, with the known names as a hint."""
-    names = [str(one) for one in (location := problem["loc"]) if isinstance(one, str)]
+    location = problem["loc"]
+    names = [str(one) for one in location if isinstance(one, str)]
     if not names:
         return UsageError("a line must be a JSON object.")
     message = sentence(problem, ".".join(names[1:] if names[0] == "probes" and len(names) > 1 else names))
     if names[0] == "probes" and len(location) > 1:
         message = f"in probe {int(location[1]) + 1}, {message}"
     part = PARTS[names[-2]] if len(names) > 1 else TraceLine
-    if problem["type"] in UNKNOWN:
-        return UsageError(message, UnknownName.among("field", names[-1], field_names(part)).hint)
-    return UsageError(message)
+    unknown = problem["type"] in UNKNOWN
+    return UsageError(message, UnknownName.among("field", names[-1], field_names(part)).hint if unknown else "")
 
 
 def _probes(line: TraceLine, aggregate: str) -> tuple[Probe, ...]:
