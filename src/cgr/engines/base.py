@@ -238,11 +238,8 @@ class Places(Generic[T]):
     async def take(self, wait: float | None = None) -> T:
         """A free place; `Busy` after `wait` seconds."""
         try:
-            if self._queue.locked():
-                async with asyncio.timeout(wait):
-                    await self._queue.acquire()
-            else:
-                await self._queue.acquire()  # returns at once, also if `wait` is 0
+            async with asyncio.timeout(wait if self._queue.locked() else None):
+                await self._queue.acquire()
             place = min(self._free, key=self._load)
             self._free.remove(place)
             return place

@@ -193,7 +193,8 @@ def sessions_of(model: str | None) -> int:
     """Sessions of a model on this machine if no number is given: what is fastest for a GGUF file, else 1."""
     from cgr.engines.llama.engine import default_sessions
 
-    return default_sessions(find_model(model)) if is_local_file(model or EMBEDDED) else 1
+    here = model is None or model in SHIPPED or os.path.isfile(model)
+    return default_sessions(find_model(model)) if here else 1
 
 
 def describe_file(model: str) -> ModelInfo:

@@ -21,8 +21,8 @@ MAP_STEPS = (1, 2, 3, 4, 5, 45)  # applications of the map, by level
 _PRODUCT_FACTORS = (1, 1, 2, 2, 3, 24)  # factors by level; a line of `product` is twice as long as the others' lines
 GCD_LINES = (2, 4, 5, 6, 7, 8)  # subtractions by level, or one more
 _MAX_DRAWS = 1000  # after this many draws without a new text, a kind of problem is exhausted; some have a few dozen texts
-# The form of each family: its words, and numbers with as many digits as those of the training. The model knows
-# nothing of a question that has none of these forms.
+# The form of each family: its words, and numbers with as many digits as those that the model was trained on. A question in
+# none of these forms is none that the model knows.
 _MAP = r"Start with x=[1-9]\d\d\. Apply x=\([2-9]x\+[1-9]\d\) mod 1000, (1 time|[1-9]\d? times)\. Find x\."
 _PRODUCT = r"Find x, the last three digits of [1-9]\d\d(\*[1-9]\d)+\."
 _GCD = r"Find x, the greatest common divisor of [1-9]\d{0,2} and [1-9]\d{0,2}\."

@@ -65,6 +65,7 @@ def test_sessions_by_default(monkeypatch: pytest.MonkeyPatch, large: Path) -> No
     assert sessions_for(None, ModelOptions()) == 3
     assert sessions_for(None, ModelOptions(str(large))) == 1
     assert sessions_for(None, ModelOptions("hf:some/model")) == 1
+    assert sessions_for(None, ModelOptions("nowhere.gguf")) == 1
     assert sessions_for(None, ModelOptions(base_url=("http://a", "http://b"))) == 32
     assert sessions_for(5, ModelOptions()) == 5
     monkeypatch.setattr(llama, "cores", lambda: 64)

@@ -61,12 +61,12 @@ def test_headlines_fit_a_terminal_of_80_columns(report: Report) -> None:
     head, *rows = shown = headline_lines(headlines(report))
     assert max(map(len, shown)) <= 80
     assert len({len(line) for line in (head, *rows)}) == 1
-    assert head.split() == ["Accuracy", "Diff.", "95%", "interval", "Saved", "Net", "Grade", "p=1"]
+    assert head.split() == ["Accuracy", "Fixed", "budget", "Diff.", "95%", "interval", "Saved", "Net", "Grade", "p=1"]
 
 
 def test_numbers_that_a_run_cannot_give_are_dashes() -> None:
     rows = (Headline(None, None), Headline(0.99, None, None, None, 10, 0.1, 5, 0.05))
-    assert headline_lines(rows)[2].split() == ["CGR", "0.99", "–", "–", "–", "10.0%", "5.0%", "–"]
+    assert headline_lines(rows)[2].split() == ["CGR", "0.99", "–", "–", "–", "–", "10.0%", "5.0%", "–"]
 
 
 def test_the_main_figure_is_the_best_one_that_exists(tmp_path: Path) -> None:

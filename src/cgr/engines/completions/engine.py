@@ -171,7 +171,9 @@ class CompletionsEngine:
         if loop not in self._loops:
             most = 2 * len(known.places) + SPARE_CONNECTIONS
             observe = self.options.observe
-            servers = [Server(address, known.key, self.policy, most, observe, known.turns) for address in known.addresses]
+            servers = [Server(address, known.key, self.policy, most, observe) for address in known.addresses]
+            for server in servers if known.turns else ():
+                server.turn = asyncio.Semaphore(known.turns)
             client = CompletionClient(known.dialect, known.served, Pool(servers, self.policy), known.local)
 
             def load(place: Place) -> int:

@@ -86,23 +86,15 @@ class RetryPolicy:
 
 class Server:
     """One server, used from one event loop. `connections`: requests in flight at most; further ones wait. `observe` is
-    called after each request. `turns`: the most chunks of thinking and probes, each of which holds `turn` while it is
-    computed; 0: any number."""
+    called after each request. `turn` is held by a chunk of thinking or a probe while it is computed."""
 
     def __init__(
-        self,
-        address: str,
-        key: str | None,
-        policy: RetryPolicy,
-        connections: int = 0,
-        observe: Observe | None = None,
-        turns: int = 0,
+        self, address: str, key: str | None, policy: RetryPolicy, connections: int = 0, observe: Observe | None = None
     ) -> None:
         self.address, self.policy, self._observe = address, policy, observe
         self._draining: set[asyncio.Task[None]] = set()
-        self.turn: AbstractAsyncContextManager[None] = asyncio.Semaphore(turns) if turns else nullcontext()
-        self.load = self.failures = 0
-        self.avoid_until = 0.0
+        self.turn: AbstractAsyncContextManager[None] = nullcontext()
+        self.load, self.failures, self.avoid_until = 0, 0, 0.0
         self._key, self._connections = key, connections
         self._client: aiohttp.ClientSession | None = None
 

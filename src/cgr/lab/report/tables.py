@@ -280,17 +280,8 @@ def headline_lines(rows: tuple[Headline, ...]) -> list[str]:
 def _headline_cells(row: Headline) -> tuple[Cell, ...]:
     if row.threshold is None:
         return "baseline", row.accuracy, "", "", "", "", "", row.grade
-    name = f"CGR {row.threshold:g}"
-    return (
-        name,
-        row.accuracy,
-        row.fixed_accuracy,
-        row.diff_points,
-        row.ci95_points,
-        row.saved_share,
-        row.net_share,
-        row.grade,
-    )
+    compared = (row.accuracy, row.fixed_accuracy, row.diff_points, row.ci95_points)
+    return f"CGR {row.threshold:g}", *compared, row.saved_share, row.net_share, row.grade
 
 
 def main_figure(report_folder: Path) -> Path | None:
