@@ -16,11 +16,12 @@ from typing import Any, Self, cast
 
 from cgr import __version__
 from cgr.errors import CgrError, NotRecorded, UnknownName
+from cgr.files import make_folder
 from cgr.lab.store import codec, schema
 from cgr.lab.store.codec import storable
 from cgr.lab.store.config import DEFAULT, Failure, OtherConfiguration, ProbeSet, RunConfig, differences, refuse_differences
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
-from cgr.lab.store.schema import FILE, NotARun, StoreError, translate_errors
+from cgr.lab.store.schema import FILE, NotARun, StoreError, translate_damage, translate_errors
 from cgr.records import Probe, Question
 
 GENERATE = "generate"
@@ -40,12 +41,13 @@ class Store:
     ) -> None:
         self.folder, self.path = folder, folder / FILE
         self._db, self._lock, self._version = connection, lock, version
-        self.config = RunConfig.from_json(self._one("SELECT config FROM run"))
+        with translate_damage(self.path, "its configuration"):
+            self.config = RunConfig.from_json(self._one("SELECT config FROM run"))
 
     @classmethod
     def create(cls, path: Path, config: RunConfig) -> Store:
         """A new run in this folder, or the existing one if it has the same configuration; open for writing."""
-        schema.make_folder(schema.folder_of(path))
+        make_folder(schema.folder_of(path))
         store = cls._opened(path, config, write=True)
         try:
             hint = "Choose another --out, or repeat the options of the run. To add probes, use `cgr probe`."
@@ -105,7 +107,9 @@ class Store:
 
     def questions(self) -> tuple[Question, ...]:
         """Every question, in the order in which it was added."""
-        return tuple(Question(*row) for row in self._all("SELECT id, text, gold, format FROM questions ORDER BY number"))
+        rows = self._all("SELECT id, text, gold, format FROM questions ORDER BY number")
+        with translate_damage(self.path, "a question"):
+            return tuple(Question.from_dict(dict(zip(("id", "text", "gold", "format"), row, strict=True))) for row in rows)
 
     def made(self) -> tuple[Key, ...]:
         """The question and seed of every trace, in order."""
@@ -113,7 +117,9 @@ class Store:
 
     def probe_sets(self) -> dict[str, ProbeSet]:
         """The probe sets by name, the oldest first."""
-        return {name: ProbeSet.from_json(spec) for name, spec in self._all("SELECT name, spec FROM probe_sets ORDER BY id")}
+        rows = self._all("SELECT name, spec FROM probe_sets ORDER BY id")
+        with translate_damage(self.path, "a probe set"):
+            return {name: ProbeSet.from_json(spec) for name, spec in rows}
 
     def probed(self, probe_set: str) -> frozenset[Key]:
         """The question and seed of every trace that has probes in this set."""
@@ -228,10 +234,12 @@ class Store:
         self._db.execute("DELETE FROM failures WHERE question = ? AND seed = ? AND stage = ?", where)
 
     def _recorded(self, trace: int, probing: int | None, whole: bool) -> RecordedTrace:
-        (row,) = self._all(codec.select_trace(whole, self._version), trace)
+        found = self._all(codec.select_trace(whole, self._version), trace)
+        row = found[0] if found else ("?", "?")  # a trace without its question
         probes = self._all(codec.select_probes(whole), probing) if probing else []
         final = self._one("SELECT final FROM probings WHERE id = ?", probing) if probing else None
-        return codec.trace_of(row, self.config.budget, tuple(map(codec.probe_of, probes)), final, whole)
+        with translate_damage(self.path, f"the trace of question {row[0]!r} with seed {row[1]}"):
+            return codec.trace_of(row, self.config.budget, tuple(map(codec.probe_of, probes)), final, whole)
 
     def _question_number(self, question: str) -> int:
         return int(self._one("SELECT number FROM questions WHERE id = ?", question))

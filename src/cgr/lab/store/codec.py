@@ -7,11 +7,12 @@ import sys
 from array import array
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, get_args
 
 from cgr.lab.store.recorded import RecordedTrace
-from cgr.records import Probe, Token
+from cgr.records import AnswerFormat, Ended, Probe, Token, is_of
 
+NUMBERS = (float, int)
 INSERT_TRACE = (
     "INSERT INTO traces (question, seed, tokens, ended, eos, seconds, final, written, text, prompt_ids, ids, logprobs, "
     "tops, forced) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -66,7 +67,38 @@ def trace_of(row: Sequence[Any], budget: int, probes: tuple[Probe, ...], final: 
     appended = tuple((at, count) for at, count in json.loads(forced)) if forced != "[]" else ()
     values = [*start, budget, answer, probes, question, form, bool(eos), unpack("I", ids), text, written]
     values += [unpack("f", logprobs), unpack("f", tops), appended]
-    return RecordedTrace(*values)
+    return _check_trace(RecordedTrace(*values))
+
+
+def _check_trace(trace: RecordedTrace) -> RecordedTrace:
+    """The trace; `ValueError` for values that no run has."""
+    texts = (trace.question_id, trace.question, trace.text, trace.written, trace.gold or "")
+    if not all(isinstance(one, str) for one in texts):
+        raise ValueError("something that is not text")
+    if not (
+        is_of(trace.seed, [int]) and is_of(trace.thinking_tokens, [int]) and 0 <= trace.thinking_tokens <= trace.budget
+    ):
+        raise ValueError(f"the seed is {trace.seed!r}, and there are {trace.thinking_tokens!r} tokens")
+    if trace.ended not in get_args(Ended) or trace.format not in get_args(AnswerFormat):
+        raise ValueError(f"it ended by {trace.ended!r}, and the format is {trace.format!r}")
+    if trace.probes and trace.probes[-1].at > trace.thinking_tokens:
+        raise ValueError(f"a probe at {trace.probes[-1].at}, after the end")
+    return trace
+
+
+def _check_probe(probe: Probe) -> Probe:
+    """The probe; `ValueError` for values that no probe has. It runs for every stored probe, so it compares types directly."""
+    for count in (probe.at, probe.prefilled, probe.cached, probe.decoded):
+        if type(count) is not int or count < 0:
+            raise ValueError(f"a count of {count!r:.40}")
+    for share in (probe.certainty, *probe.probabilities):
+        if type(share) not in NUMBERS or not 0 <= share <= 1:
+            raise ValueError(f"a certainty or probability of {share!r:.40}")
+    if type(probe.answer) is not str or type(probe.seconds) not in NUMBERS:
+        raise ValueError(f"the answer {probe.answer!r:.40} after {probe.seconds!r:.40} seconds")
+    if probe.entropy is not None and type(probe.entropy) not in NUMBERS:
+        raise ValueError(f"an entropy of {probe.entropy!r:.40}")
+    return probe
 
 
 def probe_row(probing: int, probe: Probe) -> tuple[Any, ...]:
@@ -83,7 +115,7 @@ def probe_of(row: Sequence[Any]) -> Probe:
     at, answer, certainty, closed, probabilities, tokens, suffix, suffix_ids, bound, *costs = row
     decoded = _tokens(json.loads(tokens)) if tokens != "[]" else ()
     answered = (at, answer, certainty, bool(closed), tuple(json.loads(probabilities)), decoded)
-    return Probe(*answered, suffix, _suffix_ids(suffix_ids), bool(bound), *costs)
+    return _check_probe(Probe(*answered, suffix, _suffix_ids(suffix_ids), bool(bound), *costs))
 
 
 def final_text(final: Probe) -> str:
@@ -95,7 +127,7 @@ def final_text(final: Probe) -> str:
 def _final_of(text: str, whole: bool) -> Probe:
     fields = json.loads(text)
     tuples = {name: tuple(fields[name]) for name in ("probabilities", "suffix_ids")}
-    return Probe(**fields | tuples | {"tokens": _tokens(fields["tokens"]) if whole else ()})
+    return _check_probe(Probe(**fields | tuples | {"tokens": _tokens(fields["tokens"]) if whole else ()}))
 
 
 def _token_lists(tokens: Sequence[Token]) -> list[list[Any]]:
