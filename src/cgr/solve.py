@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
+import os
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from cgr import sync
 from cgr.drive.driver import Driver, Outcome, answer_room
-from cgr.drive.events import EventStream, OnEvent
+from cgr.drive.events import Event, EventStream, OnEvent
 from cgr.engines.base import Engine, keyed_seed
 from cgr.engines.open import EMBEDDED, ModelOptions, find_model
-from cgr.errors import UsageError
+from cgr.errors import EngineError, UsageError
 from cgr.records import Conversation, Probe, Record, StopCause, messages_of
 from cgr.settings import PROMPT_ROOM, Resolved, Settings
 
@@ -66,13 +66,31 @@ class Model:
     """A loaded model. Use it as a context manager, or `close()` it."""
 
     def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self._runner: asyncio.Runner | None = None
+        self.engine, self._process = engine, os.getpid()
+        sync.not_for_children(engine)
         self._finalizer: weakref.finalize[..., Model] | None = None
 
     def solve(self, question: Conversation, *, on_event: OnEvent | None = None, **options: Any) -> Solution:
-        """Answer one question. Options are the fields of `cgr.Settings`."""
-        return self._run(lambda: self.asolve(question, on_event=on_event, **options))
+        """Answer one question. Options are the fields of `cgr.Settings`.
+
+        Several threads can call it at once, and it can be called where an event loop is running, such as in a notebook; it
+        blocks that loop. `on_event` is called in the thread that called `solve`.
+        """
+        if on_event is None:
+            return self.run(lambda: self.asolve(question, **options))
+        call = sync.Call(lambda: self._passing_on(partial(call.in_caller, on_event), question, options))
+        self._refuse_forked()
+        self._keep_closable()
+        return call.result()
+
+    async def _passing_on(
+        self, show: Callable[[Event], Awaitable[None]], question: Conversation, options: dict[str, Any]
+    ) -> Solution:
+        stream = self.astream(question, **options)
+        async with aclosing(stream.__aiter__()) as events:
+            async for event in events:
+                await show(event)
+        return stream.result
 
     async def asolve(
         self, question: Conversation, *, on_event: OnEvent | None = None, wait: float | None = None, **options: Any
@@ -104,7 +122,8 @@ class Model:
         stream: EventStream[Solution] | None = None,
     ) -> Solution:
         settings = Settings.of(**options)
-        await self.engine.connect()
+        settings.prompt(question)  # a wrong question is refused before a model is loaded
+        await self._connect()
         resolved = settings.resolve(self.engine.info)
         settings, spec = resolved.settings, resolved.settings.spec()
         overlap = self._overlap(settings)
@@ -160,33 +179,46 @@ class Model:
         return capabilities.overlaps if settings.overlap is None else settings.overlap
 
     def connect(self) -> None:
-        """Load the model or reach its server, unless that was done already. Not for asynchronous code."""
+        """Load the model or reach its server, unless that was done already."""
+        self.run(self._connect)
 
-        async def connect_only() -> None:
-            await self.engine.connect()
-            await self.engine.close()  # this loop's connections; the model stays loaded
+    async def _connect(self) -> None:
+        self._refuse_forked()
+        await self.engine.connect()
 
-        _refuse_event_loop()
-        with asyncio.Runner() as runner:
-            sync.run(runner.get_loop(), connect_only)
+    def _refuse_forked(self) -> None:
+        """The threads that compute do not exist in a child process, and whoever waited for them would wait forever."""
+        if os.getpid() == self._process:
+            return
+        if self._computes_here():
+            raise UsageError(
+                "This model was loaded before the process was forked, so it cannot compute here.",
+                "Start child processes with the method 'spawn', or load the model only in the children.",
+            )
+        self._process, self._finalizer = os.getpid(), None
 
-    def _run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        return sync.run(self._ready().get_loop(), work)
+    def _computes_here(self) -> bool:
+        """Whether the model was loaded and computes on threads of the process that loaded it."""
+        try:
+            return any(engine.info.threads for engine in (self.engine, self.engine.prober) if engine)
+        except EngineError:  # not connected yet
+            return False
 
-    def _ready(self) -> asyncio.Runner:
-        _refuse_event_loop()
-        if self._runner is None:
-            self._runner = asyncio.Runner()
-            self._runner.get_loop()
-            # closes the connections of a model that nobody closed, when it is collected or the process ends
-            self._finalizer = weakref.finalize(self, _close, self._runner, self.engine)
-        return self._runner
+    def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The result of asynchronous work that uses this model, from synchronous code."""
+        self._refuse_forked()
+        self._keep_closable()
+        return sync.run(work)
+
+    def _keep_closable(self) -> None:
+        """The connections of a model that nobody closed are closed when it is collected or the process ends."""
+        if self._finalizer is None or not self._finalizer.alive:
+            self._finalizer = weakref.finalize(self, _close, os.getpid(), sync.background_loop(), self.engine)
 
     def close(self) -> None:
         """Close the connections that `solve` opened. The model stays loaded as long as this object exists."""
-        if self._finalizer:
-            self._finalizer()
-            self._runner = self._finalizer = None
+        if self._finalizer and self._finalizer.detach() and os.getpid() == self._process:
+            sync.run(self.engine.close)
 
     async def aclose(self) -> None:
         """The same for asynchronous code."""
@@ -194,14 +226,13 @@ class Model:
 
     def __enter__(self) -> Self:
         self.connect()
-        self._ready()  # now, so that a Ctrl-C during `solve` never meets an event loop that is half made
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
-        await self.engine.connect()
+        await self._connect()
         return self
 
     async def __aexit__(
@@ -210,27 +241,9 @@ class Model:
         await self.aclose()
 
 
-def _close(runner: asyncio.Runner, engine: Engine) -> None:
-    if _in_event_loop():  # where no other loop can run: a model may be collected at any moment
-        thread = threading.Thread(target=_close, args=(runner, engine))
-        thread.start()
-        thread.join()
-        return
-    with runner:
-        runner.run(engine.close())
-
-
-def _refuse_event_loop() -> None:
-    if _in_event_loop():
-        raise UsageError("An event loop is running here.", "Use `await model.asolve(...)` instead.")
-
-
-def _in_event_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+def _close(process: int, background: sync.BackgroundLoop, engine: Engine) -> None:
+    if os.getpid() == process and background.thread.is_alive():
+        background.start(engine.close)
 
 
 def open_model(model: str | None = None, **options: Any) -> Model:
@@ -240,11 +253,11 @@ def open_model(model: str | None = None, **options: Any) -> Model:
     Options are the fields of `cgr.engines.open.ModelOptions`. `sessions` is how many questions it can think about at
     once. Each gets a context that holds the `budget` you mean to use; `context` sets it directly. `think_tags` names the
     tags of a model whose files do not. `probe_model` is a second model that is probed in place of the first.
-    docs/engines.md explains the rest. In asynchronous code the model is loaded by `async with`, or by the first `await
-    model.asolve(...)`.
+    docs/engines.md explains the rest. Where an event loop is running, the model is loaded by `async with`, by `with`, or by
+    the first question.
     """
     opened = Model(ModelOptions.of(model=model, **options).engine())
-    if not _in_event_loop():
+    if not sync.in_event_loop():
         opened.connect()
     return opened
 
@@ -257,6 +270,7 @@ def solve(question: str, model: str | None = None, *, on_event: OnEvent | None =
     '169'
     """
     settings = Settings.of(**options)
+    settings.prompt(question)
     with open_model(model, overlap=settings.overlap, budget=settings.budget) as loaded:
         return loaded.solve(question, on_event=on_event, **options)
 
@@ -264,6 +278,7 @@ def solve(question: str, model: str | None = None, *, on_event: OnEvent | None =
 async def asolve(question: str, model: str | None = None, *, on_event: OnEvent | None = None, **options: Any) -> Solution:
     """The same for asynchronous code."""
     settings = Settings.of(**options)
+    settings.prompt(question)
     async with open_model(model, overlap=settings.overlap, budget=settings.budget) as loaded:
         return await loaded.asolve(question, on_event=on_event, **options)
 

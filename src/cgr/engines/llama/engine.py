@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from cgr.engines.completions.thinking import ThinkingFormat
 from cgr.engines.llama.header import GgufHead, read_head
 from cgr.engines.open import EMBEDDED, ModelOptions, find_model
 from cgr.engines.text.chat import EndTag, ThinkTags, find_tags, need_tags, opens_thinking
-from cgr.errors import NotAModel
+from cgr.errors import EngineError, NotAModel, UsageError
 
 if TYPE_CHECKING:
     import xllamacpp
@@ -32,6 +33,8 @@ OPTIONS: frozenset[str] = frozenset()
 SAMPLED_BYTES = 2**23  # of a file's beginning, middle and end, for its fingerprint
 EXACT_BYTES = 2**28  # up to this size a file runs with a 32-bit cache
 # The server is in this process: it is there, or it is gone for good. A long prompt may take any time.
+MAX_SLOTS = 256  # llama.cpp has no more sequences
+_used_in: dict[str, int] = {}
 POLICY = RetryPolicy(tries=4, pause=0.05, first=None, stall=None)
 
 
@@ -83,6 +86,11 @@ class LlamaEngine(CompletionsEngine):
             need_tags(options.tags or find_tags(head.chat_template, head.control_ids), str(self.path)),
         )
         slots = options.sessions * (2 if options.overlap else 1)
+        if slots > MAX_SLOTS:
+            most = MAX_SLOTS // (2 if options.overlap else 1)
+            raise UsageError(
+                f"llama.cpp cannot think about {options.sessions} questions at once.", f"Use --sessions {most}."
+            )
         context = min(options.session_context, head.context) or head.context
         exact = not head.quantised and self.path.stat().st_size < EXACT_BYTES
         self._server = start_server(self.path, self._key, slots, context, self.threads, exact=exact)
@@ -135,6 +143,28 @@ def fingerprint(path: Path) -> str:
     return digest.hexdigest()
 
 
+def _refuse_forked() -> None:
+    """llama.cpp keeps threads for the whole process, which a child process does not have."""
+    if _used_in.setdefault("process", os.getpid()) != os.getpid():
+        raise EngineError(
+            "llama.cpp was used before the process was forked, so it cannot be used here.",
+            "Start child processes with the method 'spawn', or load a model only in the children.",
+        )
+
+
+def _after_fork() -> None:
+    """When a forked child ends, llama.cpp's destructors would wait for threads that exist only in the parent: skip them."""
+    if _used_in:
+        import ctypes
+
+        libc = ctypes.CDLL(None)
+        with suppress(AttributeError):  # only glibc has on_exit; its functions run last in, first out
+            libc.on_exit(libc._exit, None)
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 def _threads(given: int | None) -> int:
     """Half of the cores: llama.cpp's threads spin, and become very slow when two of them share a core."""
     return given or max(1, (os.cpu_count() or 2) // 2)
@@ -149,6 +179,7 @@ def start_server(path: Path, key: str, slots: int, context: int, threads: int, *
     """
     import xllamacpp
 
+    _refuse_forked()
     params = xllamacpp.CommonParams()
     params.model.path = str(path)
     params.api_keys = [key]
