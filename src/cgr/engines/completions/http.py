@@ -28,6 +28,8 @@ WRONG_KEY = {401, 403}
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 CONTEXT_ERRORS = {"exceed_context_size_error", "context_length_exceeded"}  # llama.cpp's error type, OpenAI's error code
 MAX_LINE_BYTES = 1 << 24  # of one event; a server that sends more without a line break is not understood
+MAX_BODY_BYTES = 1 << 26  # of a whole reply: far more than any completion or tokenization takes
+MAX_MESSAGE = 300  # characters of a server's own message in an error
 
 
 class Fault(Exception):
@@ -54,8 +56,9 @@ class RetryPolicy:
     """How long to wait, in seconds, and how often to try again without progress in between.
 
     `first` is the time limit for the first token, which may have to queue, `stall` the limit for each one after it; None
-    is no limit. `at_once`: retries without a pause after a disconnection, since a server may close an idle connection just
-    as it is used again.
+    is no limit. `start` is the limit for each of the first requests, which find out what the server can do; those that
+    make it compute may take several times as long. `at_once`: retries without a pause after a disconnection, since a
+    server may close an idle connection just as it is used again.
     """
 
     tries: int = 6
@@ -64,6 +67,7 @@ class RetryPolicy:
     connect: float = 10.0
     first: float | None = 600.0
     stall: float | None = 60.0
+    start: float | None = 10.0
     at_once: int = 2
 
     def delay(self, attempt: int, wait: float | None = None) -> float:
@@ -105,19 +109,19 @@ class Server:
     async def get(self, path: str) -> dict[str, Any] | None:
         """The JSON document at this path, or None if there is none."""
         async with self._request("GET", path) as response:
-            return None if response.status in ABSENT else _document(response, await response.read())
+            return None if response.status in ABSENT else _document(response, await _body(response))
 
     async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """The JSON reply to a JSON request."""
         async with self._request("POST", path, body) as response:
-            return _document(response, await response.read())
+            return _document(response, await _body(response))
 
     @asynccontextmanager
     async def events(self, path: str, body: dict[str, Any]) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
         """The events of a streamed reply. Leaving the context early closes the connection, which cancels the request."""
         async with self._request("POST", path, body) as response:
             if response.status >= 400:
-                _document(response, await response.read())
+                _document(response, await _body(response))
             async with aclosing(self._events(response)) as events:
                 yield events
 
@@ -167,6 +171,18 @@ class Server:
         client, self._client = self._client, None
         if client:
             await client.close()
+
+
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    """The body of a reply, unless it is too long."""
+    announced, parts, size = response.content_length or 0, [], 0
+    while announced <= MAX_BODY_BYTES and (part := await response.content.readany()):
+        parts.append(part)
+        size += len(part)
+        announced = max(announced, size)
+    if announced > MAX_BODY_BYTES:
+        raise BadReply(f"it sent a reply of more than {MAX_BODY_BYTES >> 20} MB")
+    return b"".join(parts)
 
 
 async def _read_some(response: aiohttp.ClientResponse, limit: float | None) -> bytes:
@@ -238,7 +254,7 @@ def refusal(data: dict[str, Any], status: int, wait: float | None = None) -> Fau
     """The exception for an error that a server reported: a `Fault` if it may pass."""
     detail = data.get("error", data)
     fields = detail if isinstance(detail, dict) else {"message": detail}
-    message = str(fields.get("message", detail)).rstrip(".")
+    message = _shortened(str(fields.get("message", detail))).rstrip(".")
     if status in WRONG_KEY:
         return WrongKey(f"The server refused the API key: {message}.", "Set CGR_API_KEY to a key that it accepts.")
     if CONTEXT_ERRORS & {fields.get("type"), fields.get("code")}:
@@ -246,6 +262,10 @@ def refusal(data: dict[str, Any], status: int, wait: float | None = None) -> Fau
     if status in TEMPORARY:
         return Fault(f"it answered {status}: {message}", wait)
     return EngineError(f"The server refused: {message}.", "Check the model and the options.")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}..."
 
 
 def retry_after(headers: Any) -> float | None:

@@ -107,6 +107,7 @@ class LaunchedEngine(CompletionsEngine):
         _program(command)  # a missing program is an error at once
         super().__init__((), replace(options, model=command.served))
         self.command = command
+        self.policy = replace(self.policy, start=None)  # it is known to run, and its first reply may take long
 
     async def _connect(self) -> Connected:
         process = await asyncio.to_thread(ServerProcess, self.command)
