@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from cgr.cli.main import say
 from cgr.cli.shared.arguments import PATH
 from cgr.lab.exchange import FORMATS, FileFormat, import_run
 
@@ -22,4 +23,4 @@ def command(file: Path, run: Path, form: FileFormat | None) -> None:
     imported = import_run(file, run, form)
     interval = f", every {imported.interval} tokens" if imported.interval and imported.probes else ""
     counts = f"{imported.traces} traces of {imported.questions} questions"
-    click.echo(f"{counts} are in {run}, with {imported.probes} probes{interval}.")
+    say(f"{counts} are in {run}, with {imported.probes} probes{interval}.")

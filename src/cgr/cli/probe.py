@@ -48,6 +48,8 @@ def command(
 
     refuse_probe_model(given, f"Probe with another model: --model {given.probe_model}")
     own = ProbeRequest(**request)
+    if rules is not None and not names_in(rules):
+        raise UsageError("--for names no rule.", "Name rules, as in --for deer,dynasor; all: every rule.")
     if rules is not None and own != ProbeRequest(interval=own.interval):
         raise UsageError("With --for, the rules determine the probes.", "Beside --for, use no probe option but --interval.")
     with Store.open(run) as store:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
+from cgr.cli.main import say, say_json
 from cgr.rules import known_rules
 
 
@@ -18,6 +17,6 @@ def command(as_json: bool) -> None:
     for name, rule in rules.items():
         if as_json:
             entry = {"name": name, "summary": rule.summary(), "parameters": rule.parameters()}
-            click.echo(json.dumps(entry))
+            say_json(entry)
         else:
-            click.echo(f"{name:<{width}}{rule.summary()}")
+            say(f"{name:<{width}}{rule.summary()}")

@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-import click
-
+from cgr.cli.main import say, say_json
 from cgr.engines.open import ModelOptions
 from cgr.lab.record.jobs import Progress, Summary, failure_lines, summarise, summary_lines
 from cgr.lab.store import Key
@@ -36,7 +35,7 @@ def finish(work: Callable[..., Any], folder: Path, wanted: Collection[Key] | Non
             return nothing_recorded()
     summary = summarise(folder, wanted, progress, interrupted=interrupted)
     if as_json:
-        click.echo(summary.to_json())
+        say_json(summary.to_json())
     else:
         print_summary(summary, quiet=quiet and not interrupted)
     return INTERRUPTED if interrupted else 1 if summary.failed else 0
@@ -44,13 +43,13 @@ def finish(work: Callable[..., Any], folder: Path, wanted: Collection[Key] | Non
 
 def nothing_recorded() -> int:
     """Say that the run was interrupted before its first trace; return the exit code."""
-    click.echo("Interrupted before anything was recorded.", err=True)
+    say("Interrupted before anything was recorded.", err=True)
     return INTERRUPTED
 
 
 def print_summary(summary: Summary, *, quiet: bool = False) -> None:
     """Print what a run has and what failed. Failures, and all of an interrupted run, go to standard error."""
     for line in [] if quiet else summary_lines(summary):
-        click.echo(line, err=summary.interrupted)
+        say(line, err=summary.interrupted)
     for line in failure_lines(summary.failures):
-        click.echo(line, err=True)
+        say(line, err=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-import click
-
+from cgr.cli.main import say, say_json
 from cgr.cli.shared.finish import INTERRUPTED, nothing_recorded, print_summary, sessions_for
+from cgr.cli.shared.options import waiting_for
 from cgr.engines.open import ModelOptions
 from cgr.lab.recipes.recipe import Recipe
 from cgr.lab.recipes.run import Experiment
@@ -38,20 +39,21 @@ class RecipeResult(Record):
 
 def run_recipe(recipe: Recipe, folder: Path, *, as_json: bool, api_key: str | None = None) -> int:
     """Do what the run still lacks, print the results, and return the exit code: 1 if something failed, 130 for Ctrl-C."""
-    sessions = sessions_for(recipe.sessions, ModelOptions(recipe.model, recipe.base_urls))
-    experiment = Experiment(recipe, folder, sessions=sessions, api_key=api_key)
+    given = ModelOptions(recipe.model, recipe.base_urls)
+    opening = partial(waiting_for, given.addresses)
+    experiment = Experiment(recipe, folder, sessions=sessions_for(recipe.sessions, given), api_key=api_key, opening=opening)
     thinking, probing = Progress(quiet=as_json), Progress(quiet=as_json)
     if recipe.about and not as_json:
-        click.echo(f"{recipe.about}\n")
+        say(f"{recipe.about}\n")
     try:
         experiment.make(thinking, probing, lambda: Progress(quiet=as_json))
         for note in experiment.notes():
-            click.echo(f"note:  {note}", err=True)
+            say(f"note:  {note}", err=True)
         result = _result(experiment, thinking, probing)
     except KeyboardInterrupt:
         return _interrupted(experiment, thinking)
     if as_json:
-        click.echo(result.to_json())
+        say_json(result.to_json())
     else:
         _show(result)
     return 1 if result.thinking.failed or (result.probing and result.probing.failed) else 0
@@ -88,17 +90,17 @@ def _show(result: RecipeResult) -> None:
         print_summary(result.probing)
     if not result.results:
         return
-    click.echo("\n" + "\n".join(headline_lines(result.results)))
-    click.echo("\nDiff. is in percentage points. Saved is a share of the baseline's thinking; Net subtracts probe tokens.")
-    click.echo("Grade: 1 for a correct answer, -p for a wrong one, 0 if CGR is not certain and abstains.")
+    say("\n" + "\n".join(headline_lines(result.results)))
+    say("\nDiff. is in percentage points. Saved is a share of the baseline's thinking; Net subtracts probe tokens.")
+    say("Grade: 1 for a correct answer, -p for a wrong one, 0 if CGR is not certain and abstains.")
     for note in result.notes:
-        click.echo(f"Note: {note}")
-    click.echo("")
+        say(f"Note: {note}")
+    say("")
     for line in result.conclusions:
-        click.echo(f"{line}\n")
+        say(f"{line}\n")
     for name, path in (("picture", result.picture), ("page", result.page), ("ablations", result.ablations)):
         if path:
-            click.echo(f"{name + ':':<8} {path}")
+            say(f"{name + ':':<8} {path}")
 
 
 def _interrupted(experiment: Experiment, thinking: Progress) -> int:
