@@ -116,6 +116,7 @@ def parts(options: argparse.Namespace) -> Parts:
         "scoring": offline.scoring,
         "imports": offline.help_imports,
         "sessions in llama.cpp": speed.speed,
+        "default setting": speed.default_setting,
         "embedded in llama.cpp": costs_of(BenchModel("embedded", "embedded, llama.cpp")),
     }
     if options.smol:

@@ -19,8 +19,10 @@ import numpy as np
 
 from cgr.lab import fit as fitting
 from cgr.lab.decide import replay as decisions
+from cgr.lab.decide.arrays import Decisions
 from cgr.lab.decide.run import Run
 from cgr.lab.fit import FitScore
+from cgr.lab.score.bounds import EQUAL, UNKNOWN, WORSE
 from cgr.lab.types import Ints
 from cgr.records import Probe
 from cgr.rules import (
@@ -37,6 +39,7 @@ from cgr.rules import (
 )
 
 PLAIN = Cgr(threshold=0.99)
+MARKS = {EQUAL: "  ", UNKNOWN: " ?", WORSE: " !"}
 SHOWN = ("interval", "rare", "rising", "floor", "hope", "patience")
 
 
@@ -105,9 +108,15 @@ def scored(label: str, rule: Rule, parts: Parts, fit: Callable[[Rule, Run], Rule
     """Fit the rule for each part on the others and score it on all questions."""
     rules = [fit(rule, tune) for tune, _ in parts.pairs]
     made = [show.decide(one) for one, (_, show) in zip(rules, parts.pairs, strict=True)]
-    found = fitting.score(parts.whole.columns(), fitting.joined(made, parts.order))
+    found = fitting.score(parts.whole.columns(), joined(made, parts.order))
     cut = sum(tokens_not_decoded(one, show) for one, (_, show) in zip(rules, parts.pairs, strict=True))
     return Row(label, tuple(rules), found, found.net + cut / int(parts.whole.columns().natural.sum()))
+
+
+def joined(parts: Sequence[Decisions], order: Ints) -> Decisions:
+    """The decisions of several parts as one. `order`: the place of each trace in the joined parts."""
+    names = Decisions.__dataclass_fields__
+    return Decisions(**{name: np.concatenate([getattr(part, name) for part in parts])[order] for name in names})
 
 
 def rows(parts: Parts, interval: int, rare: int) -> Iterator[Row]:
@@ -132,7 +141,7 @@ def line(row: Row, plain: Row) -> str:
     found = row.score
     return (
         f"{row.label:<30}{_parameters(row.rules):<58}{found.accuracy:7.1%} {found.diff_points:+6.2f}"
-        f" [{found.low:+5.2f}, {found.high:+5.2f}]{'  ' if found.equal else ' !'} {found.gross:6.1%} {found.net:6.1%}"
+        f" [{found.low:+5.2f}, {found.high:+5.2f}]{MARKS[found.verdict]} {found.gross:6.1%} {found.net:6.1%}"
         f" {row.cut:6.1%} {found.net / plain.score.net:6.2f} {row.cut / plain.cut:6.2f} {found.gave_up:8}"
     )
 
@@ -160,7 +169,9 @@ def main() -> None:
     click.echo(
         f"{len(sample.columns().questions)} questions, {len(sample.traces())} traces, {options.parts} parts; ", nl=False
     )
-    click.echo(f"the full budget answers {full:.1%} right. '!': not equal accuracy. Ratios are to the first row.")
+    click.echo(
+        f"the full budget answers {full:.1%} right. '?': equal accuracy cannot be told, '!': worse. Ratios: to row 1."
+    )
     click.echo(f"{'rule':<30}{'parameters':<58}accuracy points, interval       gross    net    cut  ratio  (cut)  gave up")
     made: list[Row] = []
     for row in rows(parts, sample.columns().info.interval, options.rare):

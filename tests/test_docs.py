@@ -7,6 +7,7 @@ import functools
 import importlib
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -211,7 +212,7 @@ def test_the_first_output_of_the_readme(what: str) -> None:
     """Every line that the README shows is printed, in this order; `...` stands for lines that are left out."""
     block = next(block for _, block in FENCE.findall((ROOT / "README.md").read_text()) if block.startswith("$ cgr solve"))
     first, *shown = block.splitlines()
-    done = command("solve", first.split('"')[1])
+    done = command(*shlex.split(first)[2:])
     assert done.returncode == 0, done.stderr
     printed = iter(line.rstrip() for line in done.stdout.splitlines())
     for line in shown:

@@ -26,7 +26,7 @@ LAB = {
     "lab/grading": set(),
     "lab/questions": {"lab/grading"},
     "lab/store": set(),
-    "lab/exchange": {"lab/store"},
+    "lab/exchange": {"lab/grading", "lab/store"},
     "lab/record": {"lab/store"},
     "lab/decide": {"lab/grading", "lab/store"},
     "lab/score": {"lab/grading", "lab/store", "lab/decide"},
@@ -62,7 +62,7 @@ ALLOWED = {
         for name, below in LAB.items()
     },
     "doctor": CORE | {"cgr"},
-    "server": CORE | {"cgr", "lab/store"},
+    "server": CORE | {"cgr", "lab/store", "engines/text", "engines/completions"},
     "cli": CORE | {"cgr", "doctor", "server", "engines/text", "engines/completions", *LAB},
     "cgr": CORE,
 }

@@ -19,11 +19,11 @@ from cgr.engines.llama.engine import LlamaEngine
 from cgr.engines.open import DEFAULT_CONTEXT
 from cgr.engines.open import PROMPT_ROOM as OPEN_ROOM
 from cgr.errors import Busy, DoesNotFit, EngineError, MissingCapability, ModelNotFound, NotAModel, UnknownName, UsageError
-from cgr.records import Message
+from cgr.records import Conversation, Message
 from cgr.rules import base
 from cgr.settings import BUDGET
 from cgr.solve import EMBEDDED, find_model
-from tests.support import JSON_KEYS, OTHERS, QUESTION, gist
+from tests.support import JSON_KEYS, OTHERS, QUESTION, gist, scripted
 
 
 def test_one_call() -> None:
@@ -150,7 +150,7 @@ async def test_what_does_not_fit(model: Model) -> None:
 
 async def test_unknown_options_are_refused(model: Model) -> None:
     with pytest.raises(UnknownName, match="'treshold'"):
-        await model.asolve(QUESTION, treshold=0.9)
+        await model.asolve(QUESTION, **{"treshold": 0.9})  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="question is empty"):
         await model.asolve(" ")
 
@@ -161,21 +161,21 @@ async def test_unknown_options_are_refused(model: Model) -> None:
         (lambda: cgr.solve(None), "A question is text or a list of messages, not None"),  # type: ignore[arg-type]
         (lambda: cgr.solve(["text"]), "A question is text or a list of messages"),  # type: ignore[arg-type]
         (lambda: cgr.solve("half a pair: \ud800"), "The question is not text in UTF-8"),
-        (lambda: cgr.solve(QUESTION, budget="64"), "budget must be a whole number, not '64'"),
-        (lambda: cgr.solve(QUESTION, budget=64.5), "budget must be a whole number, not 64.5"),
+        (lambda: cgr.solve(QUESTION, budget="64"), "budget must be a whole number, not '64'"),  # type: ignore[arg-type]
+        (lambda: cgr.solve(QUESTION, budget=64.5), "budget must be a whole number, not 64.5"),  # type: ignore[arg-type]
         (lambda: cgr.solve(QUESTION, budget=True), "budget must be a whole number, not True"),
-        (lambda: cgr.solve(QUESTION, threshold="high"), "threshold must be a number, not 'high'"),
-        (lambda: cgr.solve(QUESTION, temperature=None), "temperature must be a number, not None"),
-        (lambda: cgr.solve(QUESTION, seed="x"), "seed must be a whole number"),
-        (lambda: cgr.solve(QUESTION, rule=None), "rule must be text"),
+        (lambda: cgr.solve(QUESTION, threshold="high"), "threshold must be a number, not 'high'"),  # type: ignore[arg-type]
+        (lambda: cgr.solve(QUESTION, temperature=None), "temperature must be a number, not None"),  # type: ignore[arg-type]
+        (lambda: cgr.solve(QUESTION, seed="x"), "seed must be a whole number"),  # type: ignore[arg-type]
+        (lambda: cgr.solve(QUESTION, rule=None), "rule must be text"),  # type: ignore[arg-type]
         (lambda: cgr.solve(QUESTION, prefix="\udcff{"), "The prefix is not text in UTF-8"),
-        (lambda: cgr.solve(QUESTION, parameters="x"), "parameters must be a mapping"),
+        (lambda: cgr.solve(QUESTION, parameters="x"), "parameters must be a mapping"),  # type: ignore[arg-type]
         (lambda: cgr.open_model(5), "model must be text, not 5"),  # type: ignore[arg-type]
-        (lambda: cgr.open_model(sessions="2"), "sessions must be a whole number"),
+        (lambda: cgr.open_model(sessions="2"), "sessions must be a whole number"),  # type: ignore[arg-type]
         (lambda: cgr.open_model(sessions=100_000), "100000 sessions"),
-        (lambda: cgr.open_model(sessions=300), "llama.cpp cannot think about 300 questions at once"),
+        (lambda: cgr.open_model(sessions=4096), "llama.cpp cannot think about 4096 questions at once"),
         (lambda: cgr.open_model(threads=100_000), "100000 threads"),
-        (lambda: cgr.open_model(base_url=5), "base_url must be text or a list of texts"),
+        (lambda: cgr.open_model(base_url=5), "base_url must be text or a list of texts"),  # type: ignore[arg-type]
     ],
 )
 def test_values_of_the_wrong_kind(call: Callable[[], object], message: str) -> None:
@@ -236,9 +236,9 @@ async def test_two_who_connect_at_once_load_once() -> None:
     opened = cgr.open_model()
     await asyncio.gather(opened.engine.connect(), opened.engine.connect())
     assert isinstance(opened.engine, LlamaEngine)
-    server = opened.engine._server
+    server = opened.engine._servers[0]
     await opened.engine.connect()
-    assert opened.engine._server is server
+    assert opened.engine._servers[0] is server
     await opened.aclose()
 
 
@@ -285,10 +285,50 @@ async def test_a_conversation(model: Model) -> None:
         await model.asolve((), budget=64)
 
 
+@pytest.mark.parametrize(
+    ("question", "known"),
+    [
+        (QUESTION, True),
+        (f"  {OTHERS[1]}\n", True),
+        ("What is 17 times 23?", False),
+        ([Message("user", QUESTION)], True),
+        ([Message("system", "Be brief."), Message("user", QUESTION)], False),
+    ],
+)
+async def test_whether_the_model_knows_such_questions(model: Model, question: Conversation, known: bool) -> None:
+    solution = await model.asolve(question, rule="no-thinking")
+    assert (solution.in_domain, solution.summary()["in_domain"]) == (known, known)
+
+
+async def test_other_models_cannot_tell_what_they_know(tmp_path: Path) -> None:
+    copied = tmp_path / "mine.gguf"
+    copied.write_bytes(find_model(None).read_bytes())
+    async with cgr.open_model(str(copied)) as model:
+        assert (await model.asolve(QUESTION, rule="no-thinking")).in_domain is None
+    assert (await Model(scripted("so it is")).asolve(QUESTION, rule="no-thinking")).in_domain is None
+    async with cgr.open_model(str(find_model(None))) as model:
+        assert (await model.asolve("Why?", rule="no-thinking")).in_domain is False
+
+
 def test_an_unknown_option_of_a_model() -> None:
     with pytest.raises(UsageError, match="no option of a model called 'session'") as caught:
-        cgr.open_model(session=2)
+        cgr.open_model(**{"session": 2})  # type: ignore[arg-type]
     assert "sessions" in caught.value.hint
+
+
+def test_a_closed_model_is_refused() -> None:
+    model = Model(scripted("a b </think>"))
+    assert model.solve(QUESTION, budget=4, interval=2).thinking_tokens == 2
+    model.close()
+    for use in (lambda: model.solve(QUESTION), model.connect, model.__enter__, lambda: asyncio.run(model.asolve(QUESTION))):
+        with pytest.raises(UsageError, match="This model is closed"):
+            use()
+
+
+async def test_connections_that_were_closed_are_opened_again() -> None:
+    model = Model(scripted("a b </think>"))
+    await model.aclose()
+    assert (await model.asolve(QUESTION, budget=4, interval=2)).thinking_tokens == 2
 
 
 def test_the_default_context_holds_the_default_budget() -> None:

@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from bisect import bisect_right
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
@@ -88,14 +89,20 @@ class Abstention:
 
 
 def reason(
-    rule: Rule, budget: int, abstention: Abstention = Abstention(), *, separate_prober: bool = False
+    rule: Rule,
+    budget: int,
+    abstention: Abstention = Abstention(),
+    *,
+    separate_prober: bool = False,
+    positions: Sequence[int] | None = None,
 ) -> Generator[Request, Reply, Decision]:
     """Think, probe, and stop: when sure, when the model ends by itself, or when the budget is spent. `separate_prober`: the
-    probes are made on another model; they say when to stop, and the model that thought is then asked for the answer."""
+    probes are made on another model; they say when to stop, and the model that thought is then asked for the answer.
+    `positions`: probe here, in ascending order, in place of the rule's own positions; for recordings without a grid."""
     seen = Seen(at=0)
     limit = budget if rule.thinks else 0
     while seen.at < limit:
-        due, until = _due(rule, seen, limit)
+        due, until = _due(rule, seen, limit, positions)
         wanted = min(due - seen.at, rule.inspect_every or due)
         thought = cast(Thought, (yield Think(wanted, rule.bans_end, until)))
         seen = _with(seen, rule, thought)
@@ -130,11 +137,14 @@ def _with(seen: Seen, rule: Rule, thought: Thought) -> Seen:
     return replace(seen, at=seen.at + thought.tokens, tops=(*seen.tops, *thought.tops), ids=ids)
 
 
-def _due(rule: Rule, seen: Seen, limit: int) -> tuple[int, Place | None]:
+def _due(rule: Rule, seen: Seen, limit: int, positions: Sequence[int] | None) -> tuple[int, Place | None]:
     """The position of the next probe, or the mark to stop at on the way."""
     due = rule.next_probe(seen)
     if rule.place is not None and due is not None:
         return limit, rule.place
+    if positions is not None and due is not None:
+        place = bisect_right(positions, seen.at)
+        due = positions[place] if place < len(positions) else None
     return min(due or limit, limit), None
 
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from cgr import sync
 from cgr.drive.driver import Driver, Outcome, answer_room
 from cgr.drive.events import Event, EventStream, OnEvent
-from cgr.engines.base import Engine, keyed_seed
-from cgr.engines.open import EMBEDDED, ModelOptions, find_model
+from cgr.engines.base import Engine, ModelInfo, keyed_seed
+from cgr.engines.open import EMBEDDED, ModelKeywords, ModelOptions, find_model
 from cgr.errors import EngineError, UsageError
+from cgr.model.problems import has_known_form
 from cgr.records import Conversation, Probe, Record, StopCause, messages_of
-from cgr.settings import PROMPT_ROOM, Resolved, Settings
+from cgr.settings import PROMPT_ROOM, Resolved, Settings, SolveOptions
 
 T = TypeVar("T")
 
@@ -30,6 +31,8 @@ class Solution(Record):
     `answer` is None if the model abstained; `certainty` is then that of the withheld answer. `closed` is False if the
     answer did not end within its tokens: then it is incomplete. `probe_model`: the model that was probed, if it is not
     the one that thought. Its probes say when to stop; the answer and its certainty come from the model that thought.
+    `in_domain` is False if the model does not know this kind of question, so that its certainty means nothing; None for
+    models that cannot tell. `raw_certainty`: the smallest raw probability of the answer's tokens, under any aggregate.
     """
 
     question: str
@@ -54,10 +57,12 @@ class Solution(Record):
     forced: int = 0
     eos: bool = False
     probe_model: str | None = None
+    in_domain: bool | None = None
+    raw_certainty: float | None = None
 
     def summary(self) -> dict[str, Any]:
-        """What `--json` prints: all fields, with each probe as its position, answer, certainty, closed and bound."""
-        names = ("at", "answer", "certainty", "closed", "bound")
+        """What `--json` prints: all fields, with each probe as its position, answer, certainties, closed and bound."""
+        names = ("at", "answer", "certainty", "raw_certainty", "closed", "bound")
         probes = [{name: getattr(probe, name) for name in names} for probe in self.probes]
         return {name: getattr(self, name) for name in self.__slots__} | {"probes": probes}
 
@@ -66,34 +71,28 @@ class Model:
     """A loaded model. Use it as a context manager, or `close()` it."""
 
     def __init__(self, engine: Engine) -> None:
-        self.engine, self._process = engine, os.getpid()
+        self.engine, self.closed, self._process = engine, False, os.getpid()
         sync.not_for_children(engine)
         self._finalizer: weakref.finalize[..., Model] | None = None
 
-    def solve(self, question: Conversation, *, on_event: OnEvent | None = None, **options: Any) -> Solution:
-        """Answer one question. Options are the fields of `cgr.Settings`.
-
-        Several threads can call it at once, and it can be called where an event loop is running, such as in a notebook; it
-        blocks that loop. `on_event` is called in the thread that called `solve`.
-        """
+    def solve(
+        self, question: Conversation, *, on_event: OnEvent | None = None, **options: Unpack[SolveOptions]
+    ) -> Solution:
+        """Answer one question. Options are the fields of `cgr.Settings`. Several threads can call it at once, and also code
+        in a running event loop, such as a notebook, which it blocks. `on_event` is called in the thread that called it."""
         if on_event is None:
             return self.run(lambda: self.asolve(question, **options))
-        call = sync.Call(lambda: self._passing_on(partial(call.in_caller, on_event), question, options))
-        self._refuse_forked()
-        self._keep_closable()
+        call = sync.Call(lambda: _passing_on(self.astream(question, **options), partial(call.in_caller, on_event)))
+        self._prepare()
         return call.result()
 
-    async def _passing_on(
-        self, show: Callable[[Event], Awaitable[None]], question: Conversation, options: dict[str, Any]
-    ) -> Solution:
-        stream = self.astream(question, **options)
-        async with aclosing(stream.__aiter__()) as events:
-            async for event in events:
-                await show(event)
-        return stream.result
-
     async def asolve(
-        self, question: Conversation, *, on_event: OnEvent | None = None, wait: float | None = None, **options: Any
+        self,
+        question: Conversation,
+        *,
+        on_event: OnEvent | None = None,
+        wait: float | None = None,
+        **options: Unpack[SolveOptions],
     ) -> Solution:
         """The same for asynchronous code; as many can run at once as the model has `sessions`.
 
@@ -101,13 +100,11 @@ class Model:
         """
         if on_event is None:
             return await self._solve(question, wait, options)
-        stream = self.astream(question, wait=wait, **options)
-        async with aclosing(stream.__aiter__()) as events:
-            async for event in events:
-                on_event(event)
-        return stream.result
+        return await _passing_on(self.astream(question, wait=wait, **options), on_event)
 
-    def astream(self, question: Conversation, *, wait: float | None = None, **options: Any) -> EventStream[Solution]:
+    def astream(
+        self, question: Conversation, *, wait: float | None = None, **options: Unpack[SolveOptions]
+    ) -> EventStream[Solution]:
         """The events of answering one question, as an async iterator; its `result` is the solution.
 
         Leaving the iteration early cancels the work. Options are the fields of `cgr.Settings`.
@@ -115,20 +112,15 @@ class Model:
         return EventStream(lambda stream: self._solve(question, wait, options, stream))
 
     async def _solve(
-        self,
-        question: Conversation,
-        wait: float | None,
-        options: dict[str, Any],
-        stream: EventStream[Solution] | None = None,
+        self, question: Conversation, wait: float | None, options: SolveOptions, stream: EventStream[Solution] | None = None
     ) -> Solution:
         settings = Settings.of(**options)
         settings.prompt(question)  # a wrong question is refused before a model is loaded
         await self._connect()
         resolved = settings.resolve(self.engine.info)
-        settings, spec = resolved.settings, resolved.settings.spec()
-        overlap = self._overlap(settings)
+        settings, prompt = resolved.settings, resolved.settings.prompt(question)
+        spec, overlap = settings.spec(messages_of(question)[-1].content), self._overlap(settings)
         room = resolved.budget + await answer_room(self.engine, spec, resolved.rule.probe_style.over(spec))
-        prompt = settings.prompt(question)
         seed = keyed_seed(settings.seed, "\n".join(message.content for message in messages_of(prompt)))
         sampling = replace(resolved.sampling(), seed=seed, limit=resolved.budget)
         session = await self.engine.open(prompt, sampling, room=room, overlap=overlap, wait=wait)
@@ -142,12 +134,12 @@ class Model:
             ready=stream.room if stream else None,
         )
         outcome = await driver.run(resolved.rule, resolved.budget, settings.abstention())
-        return self._solution(messages_of(question)[-1].content, resolved, outcome)
+        return self._solution(question, resolved, outcome)
 
-    def _solution(self, question: str, resolved: Resolved, outcome: Outcome) -> Solution:
+    def _solution(self, question: Conversation, resolved: Resolved, outcome: Outcome) -> Solution:
         decision, prober = outcome.decision, self.engine.prober
         return Solution(
-            question=question,
+            question=messages_of(question)[-1].content,
             answer=decision.answer,
             certainty=decision.certainty,
             abstained=decision.abstained,
@@ -169,6 +161,8 @@ class Model:
             forced=decision.forced,
             eos=decision.eos,
             probe_model=prober.info.name if prober else None,
+            in_domain=in_domain(question, self.engine.info),
+            raw_certainty=decision.raw_certainty,
         )
 
     def _overlap(self, settings: Settings) -> bool:
@@ -183,11 +177,13 @@ class Model:
         self.run(self._connect)
 
     async def _connect(self) -> None:
-        self._refuse_forked()
+        self._refuse_unusable()
         await self.engine.connect()
 
-    def _refuse_forked(self) -> None:
-        """The threads that compute do not exist in a child process, and whoever waited for them would wait forever."""
+    def _refuse_unusable(self) -> None:
+        """Closed, or loaded before a fork: threads that compute do not exist in a child, and one would wait forever."""
+        if self.closed:
+            raise UsageError("This model is closed.", "Open it again: open_model(...).")
         if os.getpid() == self._process:
             return
         if self._computes_here():
@@ -199,29 +195,29 @@ class Model:
 
     def _computes_here(self) -> bool:
         """Whether the model was loaded and computes on threads of the process that loaded it."""
-        try:
+        with suppress(EngineError):  # not connected yet
             return any(engine.info.threads for engine in (self.engine, self.engine.prober) if engine)
-        except EngineError:  # not connected yet
-            return False
+        return False
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The result of asynchronous work that uses this model, from synchronous code."""
-        self._refuse_forked()
-        self._keep_closable()
+        self._prepare()
         return sync.run(work)
 
-    def _keep_closable(self) -> None:
+    def _prepare(self) -> None:
         """The connections of a model that nobody closed are closed when it is collected or the process ends."""
+        self._refuse_unusable()
         if self._finalizer is None or not self._finalizer.alive:
             self._finalizer = weakref.finalize(self, _close, os.getpid(), sync.background_loop(), self.engine)
 
     def close(self) -> None:
-        """Close the connections that `solve` opened. The model stays loaded as long as this object exists."""
+        """Close the connections that `solve` opened. The model stays loaded, but it is refused from now on."""
+        self.closed = True
         if self._finalizer and self._finalizer.detach() and os.getpid() == self._process:
             sync.run(self.engine.close)
 
     async def aclose(self) -> None:
-        """The same for asynchronous code."""
+        """Close the connections of this event loop. The model can be used again, also on another event loop."""
         await self.engine.close()
 
     def __enter__(self) -> Self:
@@ -241,12 +237,25 @@ class Model:
         await self.aclose()
 
 
+def in_domain(question: Conversation, info: ModelInfo) -> bool | None:
+    """Whether the model knows this kind of question, by its form; None for models that cannot tell."""
+    return has_known_form([message.content for message in messages_of(question)]) if info.shipped else None
+
+
+async def _passing_on(stream: EventStream[Solution], show: Callable[[Event], Awaitable[None] | None]) -> Solution:
+    async with aclosing(stream.__aiter__()) as events:
+        async for event in events:
+            if (shown := show(event)) is not None:
+                await shown
+    return stream.result
+
+
 def _close(process: int, background: sync.BackgroundLoop, engine: Engine) -> None:
     if os.getpid() == process and background.thread.is_alive():
         background.start(engine.close)
 
 
-def open_model(model: str | None = None, **options: Any) -> Model:
+def open_model(model: str | None = None, **options: Unpack[ModelKeywords]) -> Model:
     """Load a model: nothing for the embedded one, a `.gguf` file, a hub id, `hf:ID`, `vllm:ID` or `llama-server:FILE`; or
     reach one at a server, by `base_url` (or CGR_BASE_URL and CGR_API_KEY, for a model that is not on this machine).
 
@@ -262,8 +271,10 @@ def open_model(model: str | None = None, **options: Any) -> Model:
     return opened
 
 
-def solve(question: str, model: str | None = None, *, on_event: OnEvent | None = None, **options: Any) -> Solution:
-    """Answer one question and stop thinking when the model is sure.
+def solve(
+    question: str, model: str | None = None, *, on_event: OnEvent | None = None, **options: Unpack[SolveOptions]
+) -> Solution:
+    """Answer one question and stop thinking when the model is sure. Options are the fields of `cgr.Settings`.
 
     >>> import cgr
     >>> cgr.solve("Start with x=864. Apply x=(8x+97) mod 1000, 2 times. Find x.").answer  # doctest: +SKIP
@@ -275,7 +286,9 @@ def solve(question: str, model: str | None = None, *, on_event: OnEvent | None =
         return loaded.solve(question, on_event=on_event, **options)
 
 
-async def asolve(question: str, model: str | None = None, *, on_event: OnEvent | None = None, **options: Any) -> Solution:
+async def asolve(
+    question: str, model: str | None = None, *, on_event: OnEvent | None = None, **options: Unpack[SolveOptions]
+) -> Solution:
     """The same for asynchronous code."""
     settings = Settings.of(**options)
     settings.prompt(question)

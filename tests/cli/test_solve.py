@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from cgr import Model
+from cgr.cli.main import run
 from cgr.model.problems import is_held_out
+from cgr.rules import make_rule
 from cgr.solve import find_model
 from tests.support import CGR, JSON_KEYS, QUESTION, command, environment, python
 
@@ -55,7 +57,42 @@ def test_without_a_question_the_embedded_model_takes_one_of_its_problems() -> No
     assert "embedded model's problems" in note
     assert is_held_out(question)
     assert "\nCorrect    " in done.stdout
+    assert "embedded model knows three families" not in done.stdout
     assert solve_json("--seed", "1", "--rule", "no-thinking")["question"] != question
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_without_a_question_it_stops_early_and_says_what_full_thinking_takes(loaded: Model, seed: int) -> None:
+    shown = command("solve", "--seed", str(seed)).stdout
+    question = shown.splitlines()[1]
+    stopped, full = loaded.solve(question, seed=seed), loaded.solve(question, seed=seed, rule="fixed-budget")
+    assert stopped.stop_cause == "certainty"
+    assert f"\nThinking   {stopped.thinking_tokens} tokens of the budget of 1280\n" in shown
+    saved = full.thinking_tokens - stopped.thinking_tokens
+    assert saved > 0
+    last = shown.splitlines()[-1]
+    assert last.startswith(f"In full    the same thinking takes {full.thinking_tokens} tokens: {saved} saved (")
+    assert last.endswith(f", {saved - stopped.probe_tokens} after those of the probes")
+
+
+def test_what_the_budget_allowed_where_full_thinking_is_not_known() -> None:
+    shown = command("solve", QUESTION, "--threshold", "0.01").stdout
+    assert "because the model was certain" in shown
+    assert shown.splitlines()[-1] == "In full    not known: the budget allowed 1280 tokens"
+    natural = command("solve", QUESTION, "--rule", "fixed-budget").stdout
+    assert natural.splitlines()[-1] == "In full    the model ended its thinking by itself: nothing was saved"
+
+
+def test_a_question_outside_of_the_embedded_models_families() -> None:
+    shown = command("solve", "What is 17 times 23?", "--threshold", "0.01").stdout
+    note = "The embedded model knows three families of problems; this question is none of them"
+    assert note in shown.split("\nAnswer ")[0]
+    assert "(not to be trusted: see the note above)" in shown
+    assert "which means nothing here" in shown
+    assert "the model was certain" not in shown
+    assert solve_json("What is 17 times 23?", *SHORT)["in_domain"] is False
+    assert solve_json(QUESTION, *SHORT)["in_domain"] is True
+    assert note not in command("solve", QUESTION, *SHORT).stdout
 
 
 def test_plain_text_without_a_terminal() -> None:
@@ -77,6 +114,29 @@ def test_all_of_the_thinking_is_shown(loaded: Model, overlap: bool) -> None:
     shown = command("solve", QUESTION, *options).stdout.split("\n\nAnswer  ")[0].splitlines()[3:]
     lines = [line for line in shown if not line.startswith("  ? ")]
     assert "".join(lines) == thinking.replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("options", "lines"),
+    [
+        (("cgr",), ("a probe every 16 tokens", "(threshold 0.99)")),
+        (("dynasor", "--set", "agree=1"), ("because 1 probe gave", "a probe every 32 tokens")),
+        (("no-thinking",), ("no probes,", "Stopped    because this rule does not let the model think", "Probes     none")),
+        (("deer",), ('a probe before each "Wait" or "Alternatively"', "(threshold 0.95)")),
+        (
+            ("deepconf", "--set", "floor=1000", "--set", "window=8"),
+            ("below 1000", "Certainty  unknown: nothing was probed"),
+        ),
+        (("give-up", "--set", "patience=1", "--set", "floor=1"), ("because 1 probe was less certain than 1",)),
+    ],
+)
+def test_what_is_said_under_each_rule(
+    options: tuple[str, ...], lines: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["solve", QUESTION, *SHORT, "--rule", *options]) == 0
+    told = capsys.readouterr().out
+    assert [line for line in lines if line not in told] == []
+    assert ("threshold" in told) == ("threshold" in make_rule(options[0]).parameters())
 
 
 def test_colours_on_a_terminal() -> None:

@@ -86,7 +86,7 @@ async def test_the_dialect_of_a_server_is_shown() -> None:
 
 
 def test_another_number_of_threads(engine: LlamaEngine) -> None:
-    assert other_threads(engine) not in (None, engine.threads)
+    assert other_threads(engine) not in (None, engine.info.threads)
     assert other_threads(scripted("")) is None
 
 

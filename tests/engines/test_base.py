@@ -24,6 +24,15 @@ async def test_places_are_given_in_order() -> None:
     assert await asyncio.gather(*waiting) == ["b", "a"]
 
 
+async def test_a_place_with_little_load_is_taken_first() -> None:
+    load = {"a": 1, "b": 0, "c": 0}
+    places = Places("abc", load.__getitem__)
+    assert await places.take() == "b"
+    load["b"] = 1
+    places.give_back("b")
+    assert [await places.take() for _ in range(3)] == ["c", "a", "b"]
+
+
 async def test_waiting_for_a_place_is_bounded() -> None:
     places = Places("a")
     await places.take()

@@ -6,7 +6,17 @@ from math import gcd
 
 import pytest
 
-from cgr.model.problems import FAMILIES, GCD_LINES, LEVELS, MAP_STEPS, is_held_out, make_problem, subtractions, unseen
+from cgr.model.problems import (
+    FAMILIES,
+    FORM,
+    GCD_LINES,
+    LEVELS,
+    MAP_STEPS,
+    is_held_out,
+    make_problem,
+    subtractions,
+    unseen,
+)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -50,3 +60,32 @@ def test_an_exhausted_kind_of_problem_is_left_out() -> None:
     assert len({problem.text for problem in many}) == 120
     assert sum(problem.family == "gcd" for problem in many) < 60
     assert many[-1].family == many[-2].family == "map"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_problem_is_of_its_family_by_form(family: str, level: int) -> None:
+    rng = random.Random(level)
+    for _ in range(50):
+        found = FORM.fullmatch(make_problem(family, level, rng).text)
+        assert found is not None
+        assert found[family]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What is 17 times 23?",
+        "",
+        "Find x, the greatest common divisor of 1234 and 12.",
+        "Find x, the greatest common divisor of 12 and 18. Then add 1.",
+        "Find x, the last three digits of 317.",
+        "Find x, the last three digits of 317*123.",
+        "Start with x=864. Apply x=(8x+97) mod 100, 2 times. Find x.",
+        "Start with x=864. Apply x=(18x+97) mod 1000, 2 times. Find x.",
+        "Start with x=864. Apply x=(8x+97) mod 1000, 2 times. Find x. Please.",
+        "Start with x=٨64. Apply x=(8x+97) mod 1000, 2 times. Find x.",
+    ],
+)
+def test_other_questions_are_of_no_family(question: str) -> None:
+    assert FORM.fullmatch(question) is None

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @click.option("--rules", **NAMES, help="Rules, or rule files of `cgr fit`, separated by commas.  [default: all rules]")
 @click.option("--penalties", "--penalty", **PENALTIES)
 @click.option("--tune-on", type=float, help="Share of questions to choose parameters on; 0: score on all.  [default: 0.5]")
+@click.option("--splits", type=int, help="Number of splits over which each rule is summarised.  [default: 10]")
 @click.option("--out", type=PATH, help="Output folder.  [default: RUN/compare]")
 @click.option("--quiet", is_flag=True, help="Write the files and print nothing.")
 @JSON_OPTION
@@ -53,15 +54,22 @@ def _show(written: WrittenComparison) -> None:
 
 def _show_one(compared: Compared, console: Console) -> None:
     from cgr.lab.compare import tables
+    from cgr.lab.score.adaptive import prospect_sentences
 
     run = compared.run
     seeds = "1 seed" if compared.seeds == 1 else f"{compared.seeds} seeds"
     console.print(visible(f"{run.name}: {run.model}, {compared.questions} questions × {seeds}"), style="bold")
     console.print(tables.how_chosen(compared) + "\n", style="dim")
     header, *rows = tables.table_lines(compared)
+    console.print(tables.LEGEND, style="dim")
     console.print(header, style="dim")
-    for line in (*rows, "", *tables.sentences(compared)):
+    more = ("", *tables.further_lines(compared), "") if compared.entries else ("",)
+    for line in (*rows, *more, *tables.sentences(compared)):
         console.print(visible(line))
+    room = prospect_sentences(compared.headroom, compared.false_sure, compared.verdict)
+    for line in (tables.settled_by(compared), *room):
+        if line:
+            console.print(visible(line))
     for note in compared.notes:
         console.print(visible(f"Note: {note}"), style="yellow")
     if compared.missing:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Sequence
 from typing import Any, TextIO
@@ -19,25 +18,24 @@ from cgr.engines.base import ModelInfo
 from cgr.engines.open import ModelOptions
 from cgr.errors import UsageError
 from cgr.records import Probe, visible, visible_line
-from cgr.rules import read_parameters
+from cgr.rules import Rule, read_parameters
 from cgr.settings import Resolved, Settings
-from cgr.solve import Solution
+from cgr.solve import Model, Solution, in_domain
 
 BARS = "▁▂▃▄▅▆▇█"
 CHART_WIDTH = 32
-REASONS = {
-    "certainty": "the model was certain",
-    "end_of_thinking": "the model ended its thinking",
-    "budget": "the budget was spent",
-    "gave_up": "the rule gave up",
-}
+EXAMPLE = ("gcd",), (5,)  # family and level of the problem that is taken without a question: `cgr` stops early there
+OUTSIDE = (
+    "The embedded model knows three families of problems; this question is none of them, so its certainty means nothing "
+    "here."
+)
 
 
 @click.command("solve")
 @click.argument("question", required=False)
 @settings_options("rule", "threshold")
 @click.option("--set", "given_parameters", multiple=True,
-              help="A parameter of the rule, such as --set agree=5; may be repeated.")  # fmt: skip
+              metavar="NAME=VALUE", help="A parameter of the rule, such as agree=5; may be repeated.")  # fmt: skip
 @settings_options("interval", "budget", "max_answer_tokens", "aggregate", "temperature", "top_p", "seed")
 @settings_options("at_budget", "at_end_of_thinking", "prefix", "close_think", "overlap", "full")
 @model_options
@@ -50,26 +48,36 @@ def command(
     With `-`, the question is read from standard input. Without a QUESTION, the embedded model solves one of its arithmetic
     problems.
     """
-    options["rule"], options["parameters"] = _rule_and_parameters(options["rule"], given_parameters)
+    options["rule"], options["parameters"] = rule_and_parameters(options["rule"], given_parameters)
     settings = Settings.of(**options)
     text, gold = _question(question, given, settings.seed)
     settings.prompt(text)
+    settings.spec(text)
     display = LiveDisplay(quiet=as_json)
     try:
         with open_given(given, overlap=settings.overlap, budget=settings.budget) as loaded:
             display.begin(text, settings.resolve(loaded.engine.info), loaded.engine.info, own_problem=gold is not None)
             solution = loaded.solve(text, on_event=display.show, **options)
+            full = None if as_json or gold is None else _full_length(loaded, solution, options)
     except KeyboardInterrupt:
         display.interrupted()
         return 130
     if as_json:
         say_json(solution.summary())
     else:
-        display.end(solution, gold)
+        display.end(solution, gold, full)
     return 0
 
 
-def _rule_and_parameters(name: str, given: Sequence[str]) -> tuple[str, dict[str, Any]]:
+def _full_length(model: Model, solution: Solution, options: dict[str, Any]) -> int:
+    """The tokens of the same thinking if no rule stops it, for a model that needs a moment for this."""
+    if solution.stop_cause != "certainty":
+        return solution.thinking_tokens
+    unstopped = options | {"rule": "fixed-budget", "parameters": {}, "threshold": None}
+    return model.solve(solution.question, **unstopped).thinking_tokens
+
+
+def rule_and_parameters(name: str, given: Sequence[str]) -> tuple[str, dict[str, Any]]:
     """The name of the rule and its parameters: those of --set, after those of the file if `name` is a rule file."""
     fitted: dict[str, Any] = {}
     if name.endswith(".json"):
@@ -89,7 +97,7 @@ def _question(question: str | None, given: ModelOptions, seed: int) -> tuple[str
         raise UsageError("There is no question.", f'Ask one: cgr solve "..." --model {given.model or "NAME"}')
     from cgr.model.problems import unseen
 
-    problem = next(itertools.islice(unseen(seed), 9 + seed % 9, None))
+    problem = next(unseen(seed, *EXAMPLE))
     return problem.text, str(problem.answer)
 
 
@@ -112,19 +120,22 @@ class LiveDisplay:
         self.console = Console(file=file or sys.stdout, quiet=quiet, **plain)
         self.probes: list[Probe] = []
         self.threshold = 1.0
+        self.rule = Rule()
         self._fresh_line = True
 
     def begin(self, question: str, resolved: Resolved, info: ModelInfo, own_problem: bool) -> None:
         """Print the question and the settings. `own_problem`: the question is a problem of the embedded model."""
-        self.threshold = resolved.threshold
+        self.threshold, self.rule = resolved.threshold, resolved.rule
         if own_problem:
             self.console.print("No question was given: this is one of the embedded model's problems.", style="italic")
         self.console.print(Text(visible(question.strip()), style="bold"))
         self.console.print(
-            f"{visible_line(info.name)} on {info.engine}, rule {resolved.rule.name}, a probe every {resolved.interval} "
-            f"tokens, budget {resolved.budget}\n",
+            f"{visible_line(info.name)} on {info.engine}, rule {resolved.rule.name}, {resolved.rule.probe_text}, "
+            f"budget {resolved.budget}\n",
             style="dim",
         )
+        if in_domain(question, info) is False:
+            self.console.print(f"{OUTSIDE}\n", style="yellow")
 
     def show(self, event: Event) -> None:
         """Print one event of the driver."""
@@ -155,16 +166,21 @@ class LiveDisplay:
             self.console.print()
         self._fresh_line = True
 
-    def end(self, solution: Solution, gold: str | None) -> None:
-        """Print the answer, the stop cause and the token counts; `gold` is the correct answer, if known."""
+    def end(self, solution: Solution, gold: str | None, full: int | None = None) -> None:
+        """Print the answer, the stop cause and the token counts. `gold` is the correct answer and `full` the length of the
+        thinking if nothing stops it, if known."""
         self.console.print()
         self.console.print(_answer_line(solution))
-        left = solution.budget - solution.thinking_tokens
+        compared = "threshold" in self.rule.parameters() or (solution.abstained and solution.stop_cause != "gave_up")
+        certainty = f"{solution.certainty:.4f}" + (f" (threshold {solution.threshold:g})" if compared else "")
+        certainty += "" if solution.in_domain is not False else ", which means nothing here"
+        probed = solution.probes or solution.stop_cause != "gave_up"
+        decoded = f"{len(solution.probes)}, which decoded {_tokens(solution.probe_tokens)}"
         rows = [
-            ("Certainty", f"{solution.certainty:.4f} (threshold {solution.threshold:g})"),
-            ("Stopped", f"because {REASONS[solution.stop_cause]}"),
-            ("Thinking", f"{solution.thinking_tokens} tokens of the budget of {solution.budget}: {left} unused"),
-            ("Probes", f"{len(solution.probes)}, which decoded {_tokens(solution.probe_tokens)}"),
+            ("Certainty", certainty if probed else "unknown: nothing was probed"),
+            ("Stopped", f"because {self.rule.why(solution.stop_cause, solution.certainty)}"),
+            ("Thinking", f"{_tokens(solution.thinking_tokens)} of the budget of {solution.budget}"),
+            ("Probes", decoded if solution.probes else "none"),
             ("Answering", f"{_tokens(solution.answer_tokens)} more"),
         ]
         if solution.probe_model:
@@ -173,6 +189,7 @@ class LiveDisplay:
             rows.append(("Wasted", f"{_tokens(solution.wasted_tokens)} generated after the stop"))
         if gold is not None:
             rows.append(("Correct", gold))
+        rows.append(("In full", _in_full(solution, full)))
         for name, value in rows:
             self.console.print(f"{name:<11}{visible_line(value)}")
 
@@ -194,7 +211,21 @@ def _answer_line(solution: Solution) -> Text:
     if solution.abstained:
         return Text(f"Answer     none: the certainty of {solution.certainty:.3f} is too low, so it abstains", style="bold")
     note = "" if solution.closed else "  (cut off: the closing brace is missing)"
-    return Text(f"Answer     {visible_line(solution.answer or '')}{note}", style="bold green")
+    answer = visible_line(solution.answer or "")
+    if solution.in_domain is False:
+        return Text(f"Answer     {answer}{note}  (not to be trusted: see the note above)", style="bold yellow")
+    return Text(f"Answer     {answer}{note}", style="bold green")
+
+
+def _in_full(solution: Solution, full: int | None) -> str:
+    """What the thinking would have taken without a stop, or what the budget allowed."""
+    if solution.stop_cause == "end_of_thinking":
+        return "the model ended its thinking by itself: nothing was saved"
+    if full is None or solution.stop_cause != "certainty":
+        return f"not known: the budget allowed {_tokens(solution.budget)}"
+    saved = full - solution.thinking_tokens
+    net = f"{saved - solution.probe_tokens} after those of the probes"
+    return f"the same thinking takes {_tokens(full)}: {saved} saved ({saved / max(full, 1):.0%}), {net}"
 
 
 def _tokens(count: int) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cgr import certainty
 from cgr.drive.events import Decided, Event, OnEvent, Probed, Thinking
@@ -20,15 +20,20 @@ from cgr.reason import Abstention, Append, Ask, Reply, Request, Think, Thought, 
 from cgr.records import Decision, Probe
 from cgr.rules import Rule
 
+if TYPE_CHECKING:
+    from cgr.drive.answer import AnswerStyle, WrittenAnswer
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A decision, the thinking that it was made on, and how many tokens were thought and not used."""
+    """A decision, the thinking that it was made on, and how many tokens were thought and not used. `answer`: what was
+    written after it, if anything; the thinking then includes what was added to end it well."""
 
     decision: Decision
     ids: tuple[int, ...]
     thinking: str
     wasted_tokens: int = 0
+    answer: WrittenAnswer | None = None
 
 
 class Driver:
@@ -36,7 +41,8 @@ class Driver:
 
     `full`: decode whole answers, even where their beginning shows that they are not sure. `on_event` is called with each
     event; `ready` is awaited before each stretch of thinking. `marks`: where a recording was probed, for rules that probe
-    at marks. If the session has a `reader`, that is probed on the way, and the session gives the answer.
+    at marks; other rules probe there in place of their own positions. If the session has a `reader`, that is probed on the
+    way, and the session gives the answer. `style`: write an answer as text after the decision, in this way.
     """
 
     def __init__(
@@ -50,9 +56,11 @@ class Driver:
         on_event: OnEvent | None = None,
         ready: Callable[[], Awaitable[None]] | None = None,
         marks: Sequence[int] | None = None,
+        style: AnswerStyle | None = None,
     ) -> None:
         self.engine, self.session, self.spec, self.probe_spec = engine, session, spec, spec
         self.overlap, self.full, self.on_event, self.ready, self.marks = overlap, full, on_event, ready, marks
+        self.style, self.last_text = style, ""
         self.ids: list[int] = []
         self._lookahead: Lookahead | None = None  # only for rules that probe at marks
         self._guess: tuple[int, ...] = ()
@@ -60,7 +68,21 @@ class Driver:
 
     async def run(self, rule: Rule, budget: int, abstention: Abstention) -> Outcome:
         """Drive the loop to its decision, and close the session."""
-        loop = reason(rule, budget, abstention, separate_prober=self.session.reader is not None)
+        try:
+            if self.style:
+                decision, answer = await self._write(self.style, rule, budget, abstention)
+            else:
+                decision, answer = await self._decide(rule, budget, abstention), None
+        finally:
+            await self.session.close()
+        if not self.style:
+            self.emit(Decided(decision))
+        thinking = "" if self.style else await self.engine.decode(self.ids)
+        return Outcome(decision, tuple(self.ids), thinking, self.session.wasted + self._unused, answer)
+
+    async def _decide(self, rule: Rule, budget: int, abstention: Abstention) -> Decision:
+        positions = self.marks if rule.place is None else None
+        loop = reason(rule, budget, abstention, separate_prober=self.session.reader is not None, positions=positions)
         self.probe_spec = rule.probe_style.over(self.spec)
         if rule.place is not None:
             self._lookahead = Lookahead(self.engine, self.session, self.marks)
@@ -72,11 +94,18 @@ class Driver:
                 request = loop.send(await self.serve(request))
         except StopIteration as stop:
             decision: Decision = stop.value
-        finally:
-            await self.session.close()
-        self._emit(Decided(decision))
-        thinking = await self.engine.decode(self.ids)
-        return Outcome(decision, tuple(self.ids), thinking, self.session.wasted + self._unused)
+        return decision
+
+    async def _write(
+        self, style: AnswerStyle, rule: Rule, budget: int, abstention: Abstention
+    ) -> tuple[Decision, WrittenAnswer]:
+        from cgr.drive.answer import think_plainly, write_answer  # `cgr solve` does not need them
+
+        if style.probed:
+            decision = await self._decide(rule, budget, abstention)
+        else:
+            decision = await think_plainly(self, budget)
+        return decision, await write_answer(self, style, decision, budget)
 
     async def serve(self, request: Request) -> Reply:
         """Do what the loop requests."""
@@ -87,6 +116,20 @@ class Driver:
                 return await self._ask(request)
             case Append():
                 return await self._append(request)
+
+    async def think_on(self, tokens: int) -> bool:
+        """Think this many tokens more, after the decision; whether the model then wanted to end."""
+        return (await self._think(Think(tokens))).ended
+
+    async def close_with(self, text: str) -> None:
+        """End the thinking here, with this text; what was thought ahead is dropped."""
+        if self._unused:  # read past a mark: these tokens cannot be forgotten
+            await self.think_on(self._unused)
+        ids = await self.engine.encode(text) if text else ()
+        await (self._lookahead or self.session).append(ids)
+        self.ids += ids
+        if text:
+            self.emit(Thinking(text, forced=True))
 
     @property
     def _unused(self) -> int:
@@ -117,9 +160,12 @@ class Driver:
             await self.session.prefetch(self._last_think.tokens, ban_end=self._last_think.ban_end)
         answered = await self._probe(reader, suffix, spec, spec.done(None if self.full else ask.cut_below))
         probe = self._read(ask, spec, suffix, answered)
+        if answered.recorded is None and (letter := spec.letter_token(answered.tokens)):
+            engine = reader.engine if reader else self.engine
+            probe = spec.with_options(probe, letter, {one: await engine.decode([one]) for one, _ in letter.top})
         self._guess = tuple(token.id for token in probe.tokens)
         if ask.final is None:
-            self._emit(Probed(probe))
+            self.emit(Probed(probe))
         return probe
 
     def _probe(
@@ -156,8 +202,8 @@ class Driver:
         """A recorded probe under this spec's aggregate. One that was cut short must still decide what is asked."""
         if spec.reads == "entropy":
             return probe
-        value = certainty.aggregate(spec.aggregate, probe.probabilities)
-        falls = spec.aggregate in certainty.FALLING
+        value = certainty.of_probe(spec.aggregate, probe)
+        falls = certainty.falls(spec.aggregate, probe.options)
         if probe.bound and not (falls and ask.cut_below is not None and value < ask.cut_below):
             raise NotRecorded(
                 f"The probe at token {probe.at} was cut short: its certainty is at most {value:.3g}.",
@@ -170,13 +216,15 @@ class Driver:
         ids = whole[: append.at_most]
         await (self._lookahead or self.session).append(ids)
         self.ids += ids
-        self._emit(Thinking(append.text if ids == whole else await self.engine.decode(ids), forced=True))
+        self.emit(Thinking(append.text if ids == whole else await self.engine.decode(ids), forced=True))
         return len(ids)
 
     def _emit_text(self, text: str) -> None:
-        self._emit(Thinking(text))
+        self.last_text = text
+        self.emit(Thinking(text))
 
-    def _emit(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
+        """Pass an event on."""
         if self.on_event:
             self.on_event(event)
 

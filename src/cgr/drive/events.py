@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from cgr.errors import CgrError
-from cgr.records import Decision, Probe
+from cgr.records import Decision, Probe, Token
 
 T = TypeVar("T")
 MAX_WAITING = 256  # events that nobody has read yet; the work pauses until they are read
@@ -37,7 +37,16 @@ class Decided:
     decision: Decision
 
 
-Event = Thinking | Probed | Decided
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """Some text of the answer was written, after the question was settled. `logprobs`: its tokens, if requested."""
+
+    text: str
+    tokens: int = 0
+    logprobs: tuple[Token, ...] = ()
+
+
+Event = Thinking | Probed | Decided | Answering
 OnEvent = Callable[[Event], None]
 
 
@@ -65,6 +74,11 @@ class EventStream(Generic[T]):
         while len(self._waiting) >= MAX_WAITING:
             self._read.clear()
             await self._read.wait()
+
+    @property
+    def waiting(self) -> int:
+        """Events that were put and not read yet."""
+        return len(self._waiting)
 
     @property
     def result(self) -> T:

@@ -40,13 +40,14 @@ class Capabilities:
     overlap: bool = False
     thinking_logprobs: bool = False
     overlaps: bool = False  # overlaps probes with thinking unless told otherwise
+    answer_logprobs: bool = False  # gives the log-probabilities of the written answer
     packed: bool = False  # has `probe_many`: all cuts of a trace in one pass
+    alternatives: bool = False  # returns the likeliest alternatives to a decoded token, with their ids
     sampling: frozenset[str] = frozenset()
 
     def gives(self, need: str) -> bool:
         """Whether the engine has what a rule names in its `needs`."""
-        value = getattr(self, need, False)
-        return value not in (False, "none")
+        return getattr(self, need, False) not in (False, "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,8 @@ class ModelInfo:
     `context` is the length of one session's context. `interval`, `budget` and `max_answer_tokens` are the model's own
     defaults, if its files name any. `fingerprint` identifies the weights, if the engine can read them. `model_context` is
     the context that the model was trained for, `sessions` how many sessions can be open at once, `template_opens` whether
-    the chat template opens the think tag itself; None means unknown.
+    the chat template opens the think tag itself; None means unknown. `shipped`: a model of this package, which knows the
+    problems of `cgr.model.problems` and nothing else.
     """
 
     name: str
@@ -72,6 +74,7 @@ class ModelInfo:
     sessions: int | None = None
     threads: int | None = None
     template_opens: bool | None = None
+    shipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,8 @@ class Sampling:
 
     `stop`: strings that end the written answer; they have no effect while the model thinks. `logprobs`: also return each
     thinking token's raw log-probability and the mean of the 20 highest at that position. `limit`: the most thinking tokens
-    that will be requested, if known.
+    that will be requested, if known. `answer_top`: return the log-probabilities of the written answer, with this many
+    alternatives for each token (at least 1); None: do not.
     """
 
     temperature: float = 0.6
@@ -94,6 +98,7 @@ class Sampling:
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
     stop: tuple[str, ...] = ()
+    answer_top: int | None = None
 
     def filters(self) -> frozenset[str]:
         """The names of the filters, penalties and stop strings that are switched on."""
@@ -129,11 +134,13 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A piece of the answer that the model writes after its thinking; the last piece says why the text ended."""
+    """A piece of the answer that the model writes after its thinking; the last piece says why the text ended. `logprobs`:
+    its tokens, on request. At a stop string they may go beyond the text."""
 
     text: str
     tokens: int = 0
     stop: WrittenStop | None = None
+    logprobs: tuple[Token, ...] = ()
 
 
 class Reader(Protocol):
@@ -220,21 +227,22 @@ class Engine(Protocol):
 
 
 class Places(Generic[T]):
-    """Places for the sessions of one engine on one event loop. Waiting is in order, bounded, and can be cancelled."""
+    """Places for the sessions of one engine on one event loop. Waiting is in order, bounded, and can be cancelled.
+    `load`: how much is in use beside a place; of the free places, the first with the least load is taken."""
 
-    def __init__(self, places: Iterable[T]) -> None:
-        self._free: asyncio.Queue[T] = asyncio.Queue()
-        for place in places:
-            self._free.put_nowait(place)
-        self._count = self._free.qsize()
+    def __init__(self, places: Iterable[T], load: Callable[[T], int] = lambda place: 0) -> None:
+        self._free, self._load = list(places), load
+        self._count = len(self._free)
+        self._queue = asyncio.Semaphore(self._count)
 
     async def take(self, wait: float | None = None) -> T:
-        """The next free place; `Busy` after `wait` seconds."""
-        if not self._free.empty():
-            return self._free.get_nowait()
+        """A free place; `Busy` after `wait` seconds."""
         try:
-            async with asyncio.timeout(wait):
-                return await self._free.get()
+            async with asyncio.timeout(wait if self._queue.locked() else None):
+                await self._queue.acquire()
+            place = min(self._free, key=self._load)
+            self._free.remove(place)
+            return place
         except TimeoutError as error:
             raise Busy(
                 f"All {self._count} sessions are in use, and none became free within {wait:g} seconds.",
@@ -243,7 +251,8 @@ class Places(Generic[T]):
 
     def give_back(self, place: T) -> None:
         """Make a place free again."""
-        self._free.put_nowait(place)
+        self._free.append(place)
+        self._queue.release()
 
 
 async def prompt_ids(prompt: Prompt, engine: Engine) -> tuple[int, ...]:
@@ -270,6 +279,10 @@ def check_sampling(sampling: Sampling, engine: Engine) -> None:
     for name in sorted(sampling.filters() - engine.capabilities.sampling):
         raise MissingCapability(
             f"{engine.info.engine} does not support {name!r} in sampling.", "Leave it out, or use another engine."
+        )
+    if sampling.answer_top is not None and not engine.capabilities.answer_logprobs:
+        raise MissingCapability(
+            f"{engine.info.engine} gives no log-probabilities of a written answer.", "Leave logprobs out."
         )
 
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass, fields
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from cgr.engines.base import Engine, ModelInfo
 from cgr.errors import ModelNotFound, UnknownName, UsageError
 from cgr.records import check_types, option
 
 if TYPE_CHECKING:
-    from cgr.engines.completions.http import RetryPolicy
+    from cgr.engines.completions.http import Observe, RetryPolicy
     from cgr.engines.text.chat import ThinkTags
 
 EMBEDDED = "embedded"
@@ -44,18 +44,42 @@ SPECIFIC = {
 }
 
 
+class ModelKeywords(TypedDict, total=False):
+    """The fields of `ModelOptions` as keywords of `open_model`, so that editors and type checkers know them."""
+
+    base_url: str | Sequence[str]
+    api_key: str | None
+    tokenizer: str | None
+    think_tags: str | None
+    threads: int | None
+    device: str | None
+    dtype: str | None
+    dialect: Sequence[str]
+    chunk: int | None
+    probe_model: str | None
+    sessions: int
+    overlap: bool | None
+    context: int | None
+    budget: int | None
+    patience: RetryPolicy | None
+    session_header: str | None
+    observe: Observe | None
+
+
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
     """Which model to use and how to load or reach it. None: the engine decides.
 
     Fields with a help text are command-line options. `sessions`: questions at once. `budget`: the budget that the context
     of a session has to hold; `context` sets the context itself. `patience`: the retry policy for servers.
+    `session_header`: one more header that carries the id of a session to servers. `observe` is called after each request
+    to a server.
     """
 
     model: str | None = option(
         None,
         "A .gguf file, a hub id (ORG/NAME), hf:ID_OR_FOLDER, vllm:ID, llama-server:FILE, or a name that --base-url serves."
-        "  [default: the embedded model]",
+        "  [env var: CGR_MODEL; default: the embedded model]",
     )
     base_url: tuple[str, ...] = option(
         (),
@@ -67,7 +91,9 @@ class ModelOptions:
     )
     tokenizer: str | None = option(None, "A folder, tokenizer.json or hub id, for a server that does not tokenise.")
     think_tags: str | None = option(None, "The think tags, if the model's files do not name them: '<think>,</think>'.")
-    threads: int | None = option(None, "Threads to compute with.  [default: half of the cores]")
+    threads: int | None = option(
+        None, "Threads to compute with.  [default: one for each session of a small file, else half of the cores]"
+    )
     device: str | None = option(None, "Device for hf: models: cpu, cuda, cuda:1, mps.  [default: the best available]")
     dtype: str | None = option(None, "Number format for hf: and vllm: models: float32, bfloat16, float16.")
     dialect: tuple[str, ...] = option((), "Overrides a detected property of a server; may be repeated.", "KEY=VALUE")
@@ -78,6 +104,8 @@ class ModelOptions:
     context: int | None = None
     budget: int | None = None
     patience: RetryPolicy | None = None
+    session_header: str | None = None
+    observe: Observe | None = None
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -87,6 +115,8 @@ class ModelOptions:
             )
         if self.threads is not None and not 1 <= self.threads <= MAX_THREADS:
             raise UsageError(f"A model cannot run with {self.threads} threads.", f"Use --threads 1 to {MAX_THREADS}.")
+        if self.chunk is not None and self.chunk < 1:
+            raise UsageError(f"A request cannot be for {self.chunk} tokens.", "Use --chunk 1 or more.")
 
     @classmethod
     def of(cls, **options: Any) -> ModelOptions:
@@ -194,6 +224,14 @@ def is_local_file(model: str, base_url: Sequence[str] = ()) -> bool:
     if server_addresses(model, base_url) or model.startswith(tuple(ENGINES)):
         return False
     return not is_hub_id(model) or os.path.exists(model)
+
+
+def sessions_of(model: str | None) -> int:
+    """Sessions of a model on this machine if no number is given: what is fastest for a GGUF file, else 1."""
+    from cgr.engines.llama.engine import default_sessions
+
+    here = model is None or model in SHIPPED or os.path.isfile(model)
+    return default_sessions(find_model(model)) if here else 1
 
 
 def describe_file(model: str) -> ModelInfo:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd
 
@@ -20,6 +21,12 @@ MAP_STEPS = (1, 2, 3, 4, 5, 45)  # applications of the map, by level
 _PRODUCT_FACTORS = (1, 1, 2, 2, 3, 24)  # factors by level; a line of `product` is twice as long as the others' lines
 GCD_LINES = (2, 4, 5, 6, 7, 8)  # subtractions by level, or one more
 _MAX_DRAWS = 1000  # after this many draws without a new text, a kind of problem is exhausted; some have a few dozen texts
+# The form of each family: its words, and numbers with as many digits as those that the model was trained on. A question in
+# none of these forms is none that the model knows.
+_MAP = r"Start with x=[1-9]\d\d\. Apply x=\([2-9]x\+[1-9]\d\) mod 1000, (1 time|[1-9]\d? times)\. Find x\."
+_PRODUCT = r"Find x, the last three digits of [1-9]\d\d(\*[1-9]\d)+\."
+_GCD = r"Find x, the greatest common divisor of [1-9]\d{0,2} and [1-9]\d{0,2}\."
+FORM = re.compile(f"(?P<map>{_MAP})|(?P<product>{_PRODUCT})|(?P<gcd>{_GCD})", re.ASCII)
 _HARD_LEVEL = 2  # from this level on, digits are 6 to 9 where possible: more and larger carries
 
 
@@ -123,3 +130,8 @@ def subtractions(a: int, b: int) -> int:
 
 
 _MAKERS = {"map": _map, "product": _product, "gcd": _gcd}
+
+
+def has_known_form(messages: Sequence[str]) -> bool:
+    """Whether a conversation is one problem of a known family, by its form."""
+    return len(messages) == 1 and FORM.fullmatch(messages[0].strip()) is not None

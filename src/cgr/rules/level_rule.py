@@ -27,6 +27,7 @@ class LevelRule(Rule):
     """
 
     spacing: ClassVar[str] = "interval"
+    any_position: ClassVar[bool] = True
 
     @property
     def most_probes(self) -> int | None:
@@ -70,7 +71,7 @@ class LevelRule(Rule):
 
     def decide_all(self, recorded: Any) -> ArrayDecisions:
         self.check()
-        interval = getattr(self, self.spacing) if self.place is None else None
+        interval = None if self.place is not None or recorded.irregular else getattr(self, self.spacing)
         made = recorded.present if interval is None else recorded.present & (recorded.at % interval == 0)
         if self.most_probes is not None:
             made = made & (made.cumsum(axis=1) <= self.most_probes)

@@ -18,6 +18,7 @@ from cgr.records import Probe, Question
 from cgr.settings import Settings
 from tests.engines.hf.models import GREEDY, SPEC, assert_alike, opened, random_model, suffix_of, thought
 from tests.lab.record.test_generate import kept
+from tests.lab.record.test_text import only_text
 from tests.support import OTHERS, QUESTION
 
 pytestmark = pytest.mark.heavy
@@ -95,3 +96,13 @@ async def test_the_lab_records_the_same_probes(
         sure, as_sure = ([probe.certainty for probe in (*trace.probes, trace.final)] for trace in (one, other))
         assert sure == pytest.approx(as_sure, abs=1e-5)
     assert any(trace.probes for trace in packed)
+
+
+async def test_a_run_gives_the_same_probes_by_its_text(hf: TransformersEngine, tmp_path: Path) -> None:
+    questions = (Question("a", QUESTION, "1", "integer"),)
+    await agenerate(tmp_path, Plan(questions, 2, Settings(budget=100, max_answer_tokens=4, interval=20)), hf, sessions=2)
+    text, request_ = only_text(tmp_path), ProbeRequest(interval=20, max_answer_tokens=4)
+    for folder in (tmp_path, text):
+        assert await aprobe(folder, request_, hf, sessions=2) == "default"
+    for one, other in zip(kept(tmp_path, "default"), kept(text, "default"), strict=True):
+        assert [gist(probe) for probe in one.probes] == [gist(probe) for probe in other.probes]

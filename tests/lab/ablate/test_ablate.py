@@ -101,12 +101,13 @@ def test_differences_are_paired(columns: Columns) -> None:
     assert measured.tied_with(0) == (1,)
 
 
-def test_equal_accuracy_is_an_interval_above_one_point(columns: Columns) -> None:
+def test_of_few_questions_the_threshold_with_the_highest_bound_is_taken(columns: Columns) -> None:
+    """Eight questions cannot show that accuracy is equal; of equal bounds, the largest saving is taken."""
     measured = measure(columns, [stopping(columns, level) for level in (0.3, 0.9, 0.99, 1.0)])
-    allowed = [place for place, one in enumerate(measured.scores) if one.ci95_diff_points[0] > -1]
-    assert allowed
-    best = max(allowed, key=lambda place: measured.scores[place].net_share)
-    assert measured.best_equal() == best
+    assert not any(one.equal for one in measured.scores)
+    lows = [one.ci95_bound_points[0] for one in measured.scores]
+    best = [place for place, low in enumerate(lows) if low == pytest.approx(max(lows))]
+    assert measured.best_equal() == max(best, key=lambda place: measured.scores[place].net_share)
 
 
 def test_one_question_is_too_few() -> None:
@@ -165,8 +166,10 @@ def test_every_threshold_equals_the_report(inputs: AblationInputs, columns: Colu
 def test_the_conclusion_names_the_best_threshold_and_the_usual_one(inputs: AblationInputs) -> None:
     done = grid.ablate_threshold(inputs)
     rows = [row for row in done.rows if isinstance(row, grid.ThresholdScore)]
-    best = max((row for row in rows if row.score.equal), key=lambda row: row.score.net_share)
-    assert f"at {best.threshold:g}" in done.conclusion.lower()
+    assert done.conclusion.startswith("Within 1 point of accuracy, as far as so few questions can tell,")
+    place = measure(inputs.columns(), [stopping(inputs.columns(), row.threshold) for row in rows]).best_equal()
+    assert place is not None
+    assert f"at {rows[place].threshold:g}" in done.conclusion.lower()
     assert "0.99 the net saving is" in done.conclusion
 
 
@@ -183,7 +186,7 @@ def test_the_conclusion_if_no_threshold_has_equal_accuracy() -> None:
     levels = (0.5, 1.0)
     measured = measure(columns, [stopping(columns, level) for level in levels])
     rows = [grid.ThresholdScore(*pair) for pair in zip(levels, measured.scores, strict=True)]
-    assert grid.conclude_threshold(rows, measured, 0.5).startswith("At no threshold does the interval")
+    assert grid.conclude_threshold(rows, measured, 0.5).startswith("More than 1 point of accuracy is lost")
 
 
 # Interval
@@ -271,7 +274,7 @@ def test_imported_probes_without_tokens_are_refused_with_the_command(tmp_path: P
     path = run(tmp_path / "run", bare)
     with pytest.raises(NotRecorded, match="without their tokens") as raised:
         aggregation.ablate(AblationInputs.open(path))
-    assert raised.value.hint == f"cgr probe {path} --set with-tokens"
+    assert raised.value.hint == f"cgr probe {path} --probes with-tokens"
 
 
 # Prompt and probe model

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +24,9 @@ from cgr.lab.decide.arrays import Decisions
 from cgr.lab.decide.columns import Columns
 from cgr.lab.score import accuracy as scores
 from cgr.lab.score import bootstrap as intervals
-from cgr.lab.score.paired import Paired, Totals, split_questions
+from cgr.lab.score.accuracy import split_questions
+from cgr.lab.score.adaptive import false_sure, headroom
+from cgr.lab.score.paired import Paired, Totals
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.lab.types import Floats
 from cgr.rules import GIVE_UP, Action, Cgr, Rule, Seen, base, make_rule, rule
@@ -177,17 +179,23 @@ def summed(accuracies: list[float], costs: list[float]) -> Totals:
     return Totals(np.array([1.0]), accuracy, 1 - accuracy, 100 * np.array(costs), np.zeros(len(costs)))
 
 
-def test_equal_accuracy_takes_the_largest_saving_whose_interval_stays_above_the_margin() -> None:
-    always, some = [1.0] * 40, [1.0] * 35 + [0.0] * 5
-    questions = totals([always, some, always, always], [[1.0] * 40, [0.2] * 40, [0.5] * 40, [0.8] * 40])
+def test_equal_accuracy_takes_the_largest_saving_whose_bound_stays_above_the_margin() -> None:
+    always, some = [1.0] * 400, [1.0] * 395 + [0.0] * 5
+    questions = totals([always, some, always, always], [[1.0] * 400, [0.2] * 400, [0.5] * 400, [0.8] * 400])
     assert equal_accuracy(Paired.of(questions, DRAWS)) == (2, True)
-    loses = totals([always, some, [1.0] * 30 + [0.0] * 10], [[1.0] * 40, [0.9] * 40, [0.1] * 40])
+    loses = totals([always, some, [1.0] * 390 + [0.0] * 10], [[1.0] * 400, [0.9] * 400, [0.1] * 400])
     assert equal_accuracy(Paired.of(loses, DRAWS)) == (1, False)
+
+
+def test_too_few_questions_cannot_show_equality_and_the_largest_saving_without_a_loss_is_taken() -> None:
+    always, some = [1.0] * 40, [1.0] * 39 + [0.0]
+    questions = totals([always, some, always, always], [[1.0] * 40, [0.2] * 40, [0.5] * 40, [0.8] * 40])
+    assert equal_accuracy(Paired.of(questions, DRAWS)) == (2, False)
 
 
 def test_of_equal_savings_the_more_cautious_value_is_taken() -> None:
     questions = totals([[1.0] * 4] * 3, [[1.0] * 4, [0.5] * 4, [0.5] * 4])
-    assert equal_accuracy(Paired.of(questions, DRAWS)) == (2, True)
+    assert equal_accuracy(Paired.of(questions, DRAWS)) == (2, False)
 
 
 def columns_of(names: Sequence[str]) -> Columns:
@@ -197,7 +205,7 @@ def columns_of(names: Sequence[str]) -> Columns:
 
 def test_a_choice_that_does_not_hold_where_it_is_shown_does_not_come_into_it() -> None:
     """Found equal on one half, the value is not on the other: the figure is shown, and wins nothing."""
-    names = [f"q{number}" for number in range(40)]
+    names = [f"q{number}" for number in range(800)]
     tuning, _ = split_questions(columns_of(names), 0.5)
     traces = [
         replace(six()[2], question_id=name, probes=(replace(six()[2].probes[0], answer="16" if tuned else "17"),))
@@ -207,10 +215,11 @@ def test_a_choice_that_does_not_hold_where_it_is_shown_does_not_come_into_it() -
     found = compare(columns, lambda one: decisions.decide(one, columns), ["cgr"], draws=DRAWS)
     entry = found.entry("cgr")
     assert (entry.tuned, entry.equal) == (True, False)
+    assert (entry.tuning_verdict, entry.verdict, entry.needed_questions) == ("equal", "worse", None)
     assert entry.shown.diff_points == -100
     assert entry.by(SAVING).figure is None
     assert found.winners[0].first is None
-    assert "no rule; none has an accuracy within 1 point" in words.sentences(found)[0]
+    assert "no rule; none is shown to have an accuracy within 1 point" in words.sentences(found)[0]
 
 
 # The frontier
@@ -424,13 +433,101 @@ def test_a_bug_in_a_rule_is_not_hidden() -> None:
 def test_a_rule_learns_only_from_the_questions_that_choose() -> None:
     heard: list[np.ndarray[Any, Any]] = []
 
-    def learn(one: Rule, questions: np.ndarray[Any, Any]) -> Rule:
+    def learn(one: Rule, questions: np.ndarray[Any, Any]) -> Callable[[Rule], Decisions] | None:
         heard.append(questions)
-        return replace(one, interval=one.interval * 2) if isinstance(one, Cgr) else one
+        return (lambda rule: decide(replace(rule, **{"interval": 2 * INFO.interval}))) if isinstance(one, Cgr) else None
 
-    found = compared("cgr", tune_on=0.5, learn=learn)
-    assert [list(questions) for questions in heard] == [list(split_questions(COLUMNS, 0.5)[0])]
+    found = compared("cgr", tune_on=0.5, learn=learn, splits=3)
+    tuning = [list(split_questions(COLUMNS, 0.5, seed=seed)[0]) for seed in (0, 0, 1, 2)]
+    assert [list(questions) for questions in heard] == tuning
     plain = compared("cgr", tune_on=0.5)
     assert found.entry("cgr").sweep[-1].probe_tokens < plain.entry("cgr").sweep[-1].probe_tokens
     compared("cgr", tune_on=0, learn=learn)
-    assert len(heard) == 1
+    assert len(heard) == 4
+
+
+# Verdicts, the oracle, splits
+
+
+def test_a_rule_that_saves_nothing_does_not_win_by_its_saving() -> None:
+    losing = {"a": replace(choice(-0.002, 0.001), measure="saving"), "b": replace(choice(-0.01, 0.001), measure="saving")}
+    assert winner("saving", losing) == Winner("saving", None)
+    assert winner("accuracy", losing).first == "a"
+
+
+def test_why_no_rule_wins_by_its_saving() -> None:
+    found = compared("cgr")
+    none = replace(found, winners=(Winner("saving", None),))
+    assert words.sentences(none)[0].endswith("none is shown to have an accuracy within 1 point of the baseline's.")
+    equal = tuple(replace(entry, equal=True) for entry in found.entries)
+    assert words.sentences(replace(none, entries=equal))[0].endswith(
+        "those with equal accuracy save nothing after probe tokens."
+    )
+
+
+def test_of_a_verdict_that_cannot_be_told_the_questions_that_would_settle_it_are_named() -> None:
+    found = compared()
+    entry = found.entry("cgr")
+    assert entry.verdict == entry.shown.verdict == "cannot be told"
+    assert entry.needed_questions is None or entry.needed_questions > found.split.shown
+    assert words.settled_by(found).startswith("Whether accuracy is equal cannot be told for 2 rules. At the rates seen, ")
+    settled = tuple(replace(one, verdict="equal") for one in found.entries)
+    assert words.settled_by(replace(found, entries=settled)) == ""
+
+
+def test_the_three_columns_and_the_net_saving_add_up_to_the_oracle() -> None:
+    found = compared("cgr", "fixed-budget", "conformal")
+    for entry in found.entries:
+        shown = entry.shown
+        assert found.oracle - shown.unsolved - shown.late - shown.probes == pytest.approx(shown.net_share)
+        assert entry.oracle_share == pytest.approx(shown.net_share / found.oracle)
+        assert shown.prefilled_net_share <= shown.net_share
+        assert entry.adaptive.accuracy == pytest.approx(shown.accuracy)
+        assert entry.adaptive.cost_mean == pytest.approx(shown.net_tokens)
+
+
+def test_prefilled_tokens_are_charged_in_the_second_accounting() -> None:
+    suffixed = [replace(one, probes=tuple(replace(each, suffix_ids=(1,) * 6) for each in one.probes)) for one in TRACES]
+    columns = Columns.of(suffixed, INFO)
+    found = compare(columns, lambda one: decisions.decide(one, columns), ["cgr"], draws=DRAWS, tune_on=0).entry("cgr")
+    for point in found.sweep:
+        tokens = point.thinking_tokens + point.probe_tokens + point.suffix_tokens
+        assert point.prefilled_net_share == pytest.approx(1 - tokens / columns.natural.mean())
+
+
+def test_a_rule_over_several_splits() -> None:
+    found = compared(splits=6)
+    assert found.splits == 6
+    entry = found.entry("cgr")
+    over = entry.splits
+    assert over is not None
+    assert over.splits == 6
+    assert over.net_share_worst <= over.net_share <= over.net_share_best
+    assert over.net_share_worst < over.net_share_best
+    assert over.diff_points_worst <= over.diff_points <= over.diff_points_best
+    alone = compared(splits=1).entry("cgr").splits
+    assert alone is not None
+    assert (alone.net_share, alone.diff_points) == pytest.approx((entry.shown.net_share, entry.shown.diff_points))
+    assert compared(tune_on=0).entry("cgr").splits is None
+
+
+def test_splits_differ_and_each_is_the_same_in_any_order() -> None:
+    made = {tuple(split_questions(COLUMNS, 0.5, seed=seed)[0]) for seed in range(10)}
+    assert len(made) == 10
+
+
+def test_texts_in_both_parts_are_reported() -> None:
+    tuning, shown = (np.flatnonzero(part) for part in split_questions(COLUMNS, 0.5))
+    texts = {name: f"What is {name}?" for name in COLUMNS.questions}
+    assert compared(texts=texts).split.shared_texts == 0
+    same = COLUMNS.questions[tuning[0]], COLUMNS.questions[shown[0]]
+    found = compared(texts=texts | dict.fromkeys(same, "What  is it?") | {same[0]: "What is it?"})
+    assert found.split.shared_texts == 1
+    assert "1 text is both among the questions that parameters were chosen on and among those shown." in found.notes
+    assert compared().split.shared_texts is None
+
+
+def test_head_room_and_false_sureness_are_those_of_the_run() -> None:
+    found = compared()
+    assert found.headroom == headroom(COLUMNS)
+    assert found.false_sure == false_sure(COLUMNS, 0.99)

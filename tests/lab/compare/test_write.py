@@ -26,7 +26,7 @@ from tests.lab.runs import plausible, six
 
 RULES = ("cgr", "fixed-budget", "no-thinking", "conformal")
 PNG = b"\x89PNG\r\n\x1a\n"
-NAMES = ("compare", "compare_winners", "compare_sweep")
+NAMES = ("compare", "compare_winners", "compare_sweep", "compare_oracle", "compare_splits")
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +70,12 @@ def test_everything_is_written(folder: Path, capsys: pytest.CaptureFixture[str])
     assert "Parameters chosen on 8 questions; the numbers are from the other 8." in said
     assert "Most tokens saved at equal accuracy: " in said
     assert "Best Grade p=2: " in said
+    assert "Equal: accuracy within 1 point on the questions shown" in said
+    assert "The oracle saves " in said
+    assert "Over 10 splits of the questions" in said
+    assert "Whether accuracy is equal cannot be told for " in said
+    assert "Head room: " in said
+    assert "False sureness at 0.99: " in said
     assert "no-thinking: The rule 'no-thinking' needs probes before any thinking" in said
     assert f"cgr probe {folder} --for no-thinking" in said
 
@@ -99,7 +105,7 @@ def test_as_json_and_quietly(folder: Path, tmp_path: Path, capsys: pytest.Captur
     assert run([*arguments, "--json"]) == 0
     out, errors = capsys.readouterr()
     assert json.loads(out) == json.loads((tmp_path / "compare.json").read_text(encoding="utf-8"))
-    assert json.loads(out)["split"] == {"tuning": 16, "shown": 16, "apart": False}
+    assert json.loads(out)["split"] == {"tuning": 16, "shown": 16, "apart": False, "shared_texts": None}
     assert errors == ""
     assert run([*arguments, "--quiet"]) == 0
     assert capsys.readouterr() == ("", "")
@@ -127,6 +133,7 @@ def test_several_runs_have_a_folder_each(folder: Path, file: Path, tmp_path: Pat
         (["{run}", "--penalty", "much"], "'much' is not a list of numbers"),
         (["{run}", "--tune-on", "1.5"], "A share of 1.5"),
         (["{run}", "--tune-on", "half"], "'half'"),
+        (["{run}", "--splits", "0"], "over 0 splits"),
         (["{run}/compare"], "no run in"),
     ],
 )

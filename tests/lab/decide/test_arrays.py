@@ -48,6 +48,14 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "deer": {"average": st.sampled_from(("avg1", "avg2")), "trials": st.integers(1, 4)},
     "eat": {"min_steps": st.integers(1, 3)},
     "puma-verify": {"drop": st.sampled_from((0.0, 0.2, 1.0))},
+    "calibrated": {
+        "rare": st.integers(1, 3),
+        "hope": st.sampled_from((0.0, 0.3, 0.5)),
+        "near": st.sampled_from((0.4, 0.8, 1.0)),
+        "answered": st.sampled_from(((0.0, 1.0, 0.0, 0.0, 0.0), (0.5, 0.4, 1.0, -0.5, -1.0))),
+        "left": st.sampled_from(((0.1, 0.0, 0.0, 0.0, 0.0), (0.4, 0.0, 0.1, 0.1, 0.0))),
+        "hopeless": st.sampled_from(((), ((0.2, 0.6), (0.4, 0.9)))),
+    },
     "deepconf": {"floor": st.sampled_from((3.0, 4.0, 5.0)), "window": st.integers(1, 6)},
 }
 WITH_ARRAYS = [name for name in known_rules() if make_rule(name).has_array_form]
@@ -120,12 +128,63 @@ def assert_same(one: Decisions | None, other: Decisions | None) -> None:
 @given(data=st.data())
 def test_an_array_form_makes_the_decisions_of_the_loop(name: str, data: st.DataObject) -> None:
     """On any recording; what one of them cannot decide, the other cannot decide either."""
-    rule, (traces, answers) = data.draw(rules(name)), data.draw(recordings())
+    rule, (traces, answers), irregular = data.draw(rules(name)), data.draw(recordings()), data.draw(st.booleans())
     closed = None if rule.answers else Columns.of(answers, INFO)
-    probes = ProbeArrays(Columns.of(traces, INFO), ProbeSpec(), lambda whole: traces, closed)
+    probes = ProbeArrays(Columns.of(traces, INFO), ProbeSpec(), lambda whole: traces, closed, irregular=irregular)
     assert rule.has_array_form
-    slow = or_none(lambda: replayed(rule, traces, ProbeSpec(), None if rule.answers else answers))
+    own = None if rule.answers else answers
+    slow = or_none(lambda: replayed(rule, traces, ProbeSpec(), own, irregular=irregular))
     assert_same(or_none(lambda: decide_arrays(rule, probes)), slow)
+
+
+BUILT_IN = {name: cls for name, cls in known_rules().items() if cls.__module__.startswith("cgr.rules")}
+ANY_POSITION = [name for name, cls in BUILT_IN.items() if cls.any_position and cls.place is None]
+
+
+def test_these_rules_are_decided_by_probes_at_any_position() -> None:
+    """`adaptive` chooses its positions on a grid."""
+    assert set(ANY_POSITION) == {
+        *("answer-consistency", "calibrated", "cgr", "cgr-forced", "conformal", "dynasor", "give-up", "loop-breaker"),
+        *("puma-verify", "smoothed", "sure-twice"),
+    }
+    assert [name for name in BUILT_IN if make_rule(name).needs_grid] == ["adaptive"]
+    assert Level.any_position
+    assert not ProbesElsewhere.any_position
+    assert ProbesElsewhere().needs_grid
+
+
+@pytest.mark.parametrize("name", [name for name in ANY_POSITION if name not in ("cgr-forced", "loop-breaker")])
+@given(data=st.data())
+def test_on_a_grid_the_recorded_positions_are_those_of_the_rule(name: str, data: st.DataObject) -> None:
+    """By the loop and, where there is one, by the array form."""
+    spacing = {"interval", "every"} & known_rules()[name].parameters().keys()
+    at_each = dict.fromkeys(spacing, INTERVAL) | ({"rare": 1} if name == "calibrated" else {})
+    rule, (traces, _) = replace(data.draw(rules(name)), **at_each), data.draw(recordings())
+    whole = [replace(one, probes=tuple(made for made in one.probes if made.at % INTERVAL == 0)) for one in traces]
+    columns = Columns.of(whole, INFO)
+    arrays = {flag: ProbeArrays(columns, ProbeSpec(), lambda _: whole, irregular=flag) for flag in (False, True)}
+    if (on_grid := or_none(lambda: decide_probes(rule, arrays[False]))) is not None:
+        assert_same(or_none(lambda: decide_probes(rule, arrays[True])), on_grid)
+
+
+def test_probes_at_irregular_positions_decide_a_rule_that_reads_what_was_probed() -> None:
+    """Every probe is read, in order, whatever the interval of the rule; a rule that chooses positions is refused."""
+    asked = [(7, "8", (0.6,), True), (11, "7", (0.97,), True), (31, "7", (0.99,), True), (32, "7", (1.0,), True)]
+    traces = [trace("q", 0, "7", 60, "budget", ("7", 0.5), asked, budget=60)]
+    columns = Columns.of(traces, replace(INFO, interval=0))
+    expected = {"cgr": 31, "give-up": 31, "sure-twice": 31, "smoothed": 31, "conformal": 32, "calibrated": 32}
+    expected |= {"answer-consistency": 32, "puma-verify": 32}
+    thresholds = {"cgr": 0.99, "give-up": 0.99, "conformal": 0.99, "sure-twice": 0.97, "smoothed": 0.96}
+    for name, at in expected.items():
+        given = {"threshold": thresholds[name]} if name in thresholds else {}
+        rule = make_rule(name, **given).within(60)
+        decided = decide(rule, columns, traces)
+        assert decided.at.tolist() == [at], name
+        assert_same(decided, replayed(rule, traces, irregular=True))
+        assert decided.probe_tokens.tolist() == [2 * sum(position <= at for position, *_ in asked)]
+    with pytest.raises(NotRecorded, match="'adaptive' chooses where to probe; these probes are at irregular positions"):
+        decide(make_rule("adaptive"), columns, traces)
+    assert decide(FixedBudget(), columns, traces).at.tolist() == [60]
 
 
 def test_a_rule_cannot_give_up_on_a_probe_that_was_cut_short() -> None:
@@ -143,7 +202,8 @@ def test_a_rule_cannot_give_up_on_a_probe_that_was_cut_short() -> None:
 
 def test_these_rules_have_an_array_form() -> None:
     assert set(WITH_ARRAYS) == {
-        *("cgr", "fixed-budget", "answer-consistency", "conformal", "deepconf", "deer", "dynasor", "eat", "puma-verify"),
+        *("cgr", "fixed-budget", "answer-consistency", "calibrated", "conformal", "deepconf", "deer", "dynasor", "eat"),
+        "puma-verify",
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,14 @@ import pytest
 
 from cgr import Model, Question, Settings
 from cgr.errors import UnknownName, UsageError
+from cgr.lab.decide.run import Run
 from cgr.lab.exchange import export_run, exported, import_run
+from cgr.lab.exchange.line import UNKNOWN_ASKING
 from cgr.lab.record.generate import Plan, agenerate
 from cgr.lab.store import NotARun, Store
-from cgr.lab.store.config import ProbeSet
+from cgr.lab.store.config import Asking, ProbeSet, RunConfig
+from cgr.probing import PREFIX
+from cgr.rules import make_rule
 from tests.lab.store.test_store import CONFIG, QUESTIONS, SET, trace
 
 Line = dict[str, Any]
@@ -86,7 +91,7 @@ def test_the_worked_example(tmp_path: Path) -> None:
 def test_certainty_replaces_missing_probabilities_of_a_final_answer(tmp_path: Path) -> None:
     """A replay aggregates the probabilities again and must give the same certainty."""
     with imported(tmp_path, SIX[5] | {"seed": 0}, SIX[5] | {"final_probabilities": [0.9, 0.95]}) as store:
-        bare, full = store.recorded()
+        bare, full = store.recorded(None)
     assert (bare.final.probabilities, bare.final.decoded) == ((0.9,), 0)
     assert (full.final.probabilities, full.final.decoded) == ((0.9, 0.95), 3)
 
@@ -115,7 +120,7 @@ def test_unusual_but_valid_lines_are_accepted(tmp_path: Path) -> None:
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps(odd, ensure_ascii=False).encode() + b"\r\n\r\n\n")
     import_run(path, tmp_path / "run")
     with Store.open(tmp_path / "run") as store:
-        (found,) = store.recorded()
+        (found,) = store.recorded(None)
     assert (found.gold, found.final.answer, found.question) == ("7", "7", "Find\u2028x")
 
 
@@ -212,7 +217,7 @@ def test_nan_in_a_parquet_file_of_another_program_is_null(tmp_path: Path) -> Non
     parquet.write_table(table, tmp_path / "in.parquet")
     import_run(tmp_path / "in.parquet", tmp_path / "run")
     with Store.open(tmp_path / "run") as store:
-        (found,) = store.recorded(whole=True)
+        (found,) = store.recorded(None, whole=True)
     assert found.logprobs == pytest.approx((math.nan, -0.5), nan_ok=True)
 
 
@@ -256,6 +261,130 @@ def test_a_run_without_probes_can_be_exported_and_imported(tmp_path: Path) -> No
         assert list(store.recorded(None, whole=True)) == [trace(probes=())]
 
 
+UNKNOWN = RunConfig(temperature=None, top_p=None, instruction=None, asking=UNKNOWN_ASKING, written_tokens=None)
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        (None, UNKNOWN),
+        ({"model": "X"}, replace(UNKNOWN, model="X")),
+        ({"model": "X", "temperature": 0.0}, replace(UNKNOWN, model="X", temperature=0.0)),
+        ({"asking": {"prefix": "So {"}}, replace(UNKNOWN, asking=Asking(prefix="So {", close_think=None))),
+    ],
+)
+def test_what_nobody_stated_stays_unknown(tmp_path: Path, block: Line | None, expected: RunConfig, kind: str) -> None:
+    """In the store, in its description, and after a round trip."""
+    lines = [one | {"run": block} for one in SIX] if block else SIX
+    with imported(tmp_path, *lines) as store:
+        assert store.config == replace(expected, budget=4000, interval=1000, source="in.jsonl")
+        (probe_set,) = store.probe_sets().values()
+        assert probe_set == ProbeSet("interval", 1000, expected.asking, expected.model)
+        info = store.info()
+    assert (info.temperature, info.prefix) == (expected.temperature, expected.asking.prefix)
+    files = [tmp_path / f"{number}.{kind}" for number in range(2)]
+    export_run(tmp_path / "run", files[0])
+    import_run(files[0], tmp_path / "again")
+    export_run(tmp_path / "again", files[1])
+    assert files[0].read_bytes() == files[1].read_bytes()
+    with Store.open(tmp_path / "run") as there, Store.open(tmp_path / "again") as here:
+        assert (here.config, here.probe_sets()) == (there.config, there.probe_sets())
+
+
+def test_a_known_temperature_is_exported_and_imported(tmp_path: Path) -> None:
+    """Also if it is the usual one: a reader would take an absent field as unknown."""
+    export_run(whole_run(tmp_path / "run"), tmp_path / "out.jsonl")
+    told = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])
+    assert (told["run"]["temperature"], told["probe_set"]["asking"]["prefix"]) == (0.6, PREFIX)
+
+
+def test_a_run_without_probes_has_no_probe_set_and_no_interval(tmp_path: Path) -> None:
+    with imported(tmp_path, SIX[5]) as store:
+        assert (store.probe_sets(), store.config.interval) == ({}, 0)
+        assert store.config.probe_interval == 125  # as many as in the paper's budget
+
+
+def choice(seed: int, gold: str | None, *answers: str, text: str = "Which?") -> Line:
+    probes = [probe(1000 * number, answer, 0.9) for number, answer in enumerate(answers, 1)]
+    return line("a", seed, gold, 2500, (answers[-1], 0.9), *probes) | {"format": "choice", "question": text}
+
+
+SHUFFLED = (choice(0, "B", "A", "B", text="Which? A) no B) yes"), choice(1, "A", "A", "B", text="Which? A) yes B) no"))
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_a_choice_question_can_have_another_gold_with_another_seed(tmp_path: Path, kind: str) -> None:
+    with imported(tmp_path, *SHUFFLED) as store:
+        assert len(store.questions()) == 1
+        found = list(store.recorded())
+    assert [(one.gold, one.question) for one in found] == [(one["gold"], one["question"]) for one in SHUFFLED]
+    columns = Run.open(tmp_path / "run").columns()
+    assert columns.final_right.tolist() == [True, False]
+    assert columns.right.tolist() == [[False, True], [True, False]]
+    files = [tmp_path / f"{number}.{kind}" for number in range(2)]
+    export_run(tmp_path / "run", files[0])
+    import_run(files[0], tmp_path / "again")
+    export_run(tmp_path / "again", files[1])
+    assert files[0].read_bytes() == files[1].read_bytes()
+    with Store.open(tmp_path / "again") as store:
+        assert list(store.recorded()) == found
+
+
+def test_a_gold_that_is_known_with_one_seed_only_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "in.jsonl", SHUFFLED[0], choice(1, None, "A", "B"))
+    with pytest.raises(UsageError, match="line 2: question 'a' has another text, gold or format"):
+        import_run(path, tmp_path / "run")
+
+
+START = tuple(one | {"probes": [probe(0, "70" if one["seed"] else "588", 0.3), *one["probes"]]} for one in SIX)
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_probes_before_the_thinking_are_a_set_of_their_own(tmp_path: Path, kind: str) -> None:
+    with imported(tmp_path, *START) as store:
+        assert {name: one.where for name, one in store.probe_sets().items()} == {"default": "interval", "start": "start"}
+        assert {tuple(one.at for one in trace.probes) for trace in store.recorded("start")} == {(0,)}
+        assert all(one.at for trace in store.recorded() for one in trace.probes)
+    run = Run.open(tmp_path / "run")
+    decided = run.decide(make_rule("no-thinking"))
+    assert (decided.at.tolist(), decided.right.tolist()) == ([0] * 6, [False, True, True, False, False, False])
+    assert run.decide(make_rule("cgr", interval=1000)).fired == 2
+    files = [tmp_path / f"{number}.{kind}" for number in range(2)]
+    export_run(tmp_path / "run", files[0])
+    import_run(files[0], tmp_path / "again")
+    export_run(tmp_path / "again", files[1])
+    assert files[0].read_bytes() == files[1].read_bytes()
+    with Store.open(tmp_path / "run") as there, Store.open(tmp_path / "again") as here:
+        assert here.probe_sets() == there.probe_sets()
+        assert list(here.recorded("start", whole=True)) == list(there.recorded("start", whole=True))
+
+
+def test_a_set_of_probes_before_the_thinking_can_be_exported_alone(tmp_path: Path) -> None:
+    imported(tmp_path, *START).close()
+    export_run(tmp_path / "run", tmp_path / "out.jsonl", probe_set="start")
+    import_run(tmp_path / "out.jsonl", tmp_path / "again")
+    with Store.open(tmp_path / "run") as there, Store.open(tmp_path / "again") as here:
+        assert list(here.probe_sets()) == ["start"]
+        assert list(here.recorded("start", whole=True)) == list(there.recorded("start", whole=True))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"probes": SIX[0]["probes"]}, "line 2 has no probe at 0"),
+        ({"probe_set": {"where": "start"}}, "line 2 has probes after 0"),
+    ],
+)
+def test_probes_before_the_thinking_are_on_every_line_and_alone_in_their_set(
+    tmp_path: Path, changes: Line, said: str
+) -> None:
+    first = START[1] | ({"probes": START[1]["probes"][:1]} | changes if "probe_set" in changes else {})
+    path = written(tmp_path / "in.jsonl", first, START[0] | changes)
+    with pytest.raises(UsageError, match=said):
+        import_run(path, tmp_path / "run")
+
+
 def without(name: str) -> Callable[[Line], Line]:
     return lambda one: {key: value for key, value in one.items() if key != name}
 
@@ -292,7 +421,9 @@ def but(**changes: Any) -> Callable[[Line], Line]:
         (but(probes=[probe(1000, "7", 0.5) | {"closed": 1}]), "in probe 1, closed must be true or false, not 1"),
         (but(probes=[probe(1000, "7", 0.5)] * 2), "two probes at one position"),
         (but(probes=[probe(3600, "7", 0.5)]), "a probe at 3600 in a trace of 3500"),
-        (but(probes=[probe(0, "7", 0.5)]), "a probe at 0"),
+        (but(gold=""), "gold is empty"),
+        (but(format="choice", gold="2"), "the gold '2' does not have the format 'choice'"),
+        (but(format="integer", gold="\\frac12"), "the gold '\\\\frac12' does not have the format 'integer'"),
         (but(probes=[probe(1000, "7", 0.5) | {"certainty": 0.5}]), "in probe 1, there is no field 'certainty'"),
         (but(run={"budget": 1}), "budget is 4000, but 1 in run"),
         (but(run={"budget": 4000, "temperature": "hot"}), "run.temperature must be a number, not 'hot'"),

@@ -166,6 +166,40 @@ def test_mathematical_answers_are_compared_by_meaning(answer: str, gold: str, ri
     assert is_right(answer, gold, "math") is right
 
 
+@pytest.mark.parametrize(
+    ("answer", "gold", "right"),
+    [
+        ("4210_7", "4210_5", False),
+        ("4210_{5}", "4210_5", True),
+        ("4210_{\\text{five}}", "4210_5", True),
+        ("4210\\text{ (base 5)}", "4210_5", True),
+        ("$4210_5$", "4210_{(5)}", True),
+        ("4211_5", "4210_5", False),
+        ("-12_3", "12_3", False),
+        ("11_2", "3_{10}", True),  # the same value
+        ("1a3_{16}", "1A3_{16}", True),
+        ("4289_7", "4289_5", False),  # digits that do not exist in these bases
+        ("4289_7", "4289_{7}", True),
+        ("4210", "4210_5", True),  # the question names the base
+        ("a_3", "a_4", False),
+    ],
+)
+def test_numbers_in_different_bases_are_different(answer: str, gold: str, right: bool) -> None:
+    assert is_right(answer, gold, "math") is right
+
+
+@pytest.mark.parametrize("gold", ["-1,2,-2", "-1, 2, -2", "\\{-1,2,-2\\}", "The roots are -1,2,-2", "x=-1,2,-2"])
+def test_a_list_of_solutions_is_a_set(gold: str) -> None:
+    for answer in ("-1,2,-2", "-2, -1, 2", "x=-1, x=2, x=-2", "\\{2, -1, -2\\}", "-1, \\pm 2"):
+        assert is_right(answer, gold, "math"), answer
+    for answer in ("2", "-1", "-1.2", "-1,2", "-1,2,3"):
+        assert not is_right(answer, gold, "math"), answer
+
+
+def test_thousands_in_a_sentence_are_not_a_list() -> None:
+    assert is_right("1234", "There are exactly 1,234 of them", "math")
+
+
 @settings(deadline=None)
 @given(st.text(alphabet="0123456789.,%/-+ABab(){}\\ \u2028²", max_size=8), st.sampled_from(["integer", "choice"]))
 def test_a_correct_answer_is_valid(answer: str, format: AnswerFormat) -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 
 from cgr.errors import UnknownName, UsageError
 from cgr.lab.questions import NAMES, SOURCES, load_questions, named_questions
-from cgr.model.problems import is_held_out
+from cgr.model.problems import is_held_out, unseen
 from cgr.records import Question
 
 pyarrow = import_module("pyarrow")
@@ -215,12 +216,12 @@ def test_an_unknown_split_is_refused(tmp_path: Path) -> None:
 
 def test_without_datasets_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    assert "pip install" in refusal("aime2025").hint
+    assert "pip install 'certainty-guided-reasoning[hub]'" in refusal("aime2025").hint
 
 
 def test_without_pyarrow_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    assert "pip install" in refusal(write(tmp_path, b"PAR1", "my.parquet")).hint
+    assert "pip install 'certainty-guided-reasoning[lab]'" in refusal(write(tmp_path, b"PAR1", "my.parquet")).hint
 
 
 # Local files
@@ -232,6 +233,11 @@ def test_without_pyarrow_the_error_says_what_to_install(tmp_path: Path, monkeypa
         ({"problem": "P?", "answer": "1/2"}, Question("my-1", "P?", "1/2", "number")),
         ({"question": "P?", "gold": "x^2"}, Question("my-1", "P?", "x^2", "math")),
         ({"text": "P?", "solution": "so it is \\boxed{\\frac{1}{x}}."}, Question("my-1", "P?", "\\frac{1}{x}", "math")),
+        (
+            {"text": "P?", "solution": "\\boxed{-1}, \\boxed{2} and $\\boxed{-2}$."},
+            Question("my-1", "P?", "-1, 2, -2", "math"),
+        ),
+        ({"text": "P?", "solution": "not \\boxed{3}, but then \\boxed{4}"}, Question("my-1", "P?", "4", "integer")),
         ({"Question": "P?", "Answer": " B "}, Question("my-1", "P?", "B", "choice")),
         ({"prompt": "P?", "target": [12]}, Question("my-1", "P?", "12", "integer")),
         ({"problem": 7, "question": "P?", "answer": 1.0}, Question("my-1", "P?", "1", "integer")),
@@ -435,3 +441,25 @@ def test_importing_questions_imports_no_large_package() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_arithmetic_problems_of_different_seeds_share_no_text() -> None:
+    """Before, a fifth of the texts of two seeds were the same at 800 problems."""
+    texts = {seed: {one.text for one in load_questions("arithmetic", limit=800, seed=seed)} for seed in (0, 1, 2, 7, 2026)}
+    for seed, found in texts.items():
+        assert len(found) == 800
+        others = set().union(*(other for number, other in texts.items() if number != seed))
+        assert not found & others
+    raw = [{one.text for one in islice(unseen(seed), 800)} for seed in (0, 7)]
+    assert raw[0] & raw[1]
+
+
+def test_arithmetic_problems_are_those_of_the_generator_without_what_belongs_to_another_seed() -> None:
+    """Seed 0 is unchanged; other seeds keep their problems and the numbers of these."""
+    plain = [one.text for one in islice(unseen(0), 60)]
+    assert [one.text for one in load_questions("arithmetic", limit=60, seed=0)] == plain
+    numbered = {
+        f"s7-{number:02d}-{one.family}-{one.level}": one.text for number, one in enumerate(islice(unseen(7), 200), 1)
+    }
+    for one in load_questions("arithmetic", limit=60, seed=7):
+        assert numbered[one.id] == one.text

@@ -13,11 +13,12 @@ import pytest
 from rich.console import Console
 
 from cgr import Model, Settings
+from cgr.cli.shared.finish import failure_lines, summary_lines
 from cgr.engines.base import Prompt, Sampling, Written
 from cgr.engines.scripted import ScriptedEngine, ScriptedSession
 from cgr.errors import EngineError, MissingCapability, UsageError
 from cgr.lab.record.generate import Plan, agenerate
-from cgr.lab.record.jobs import Progress, failure_lines, summarise, summary_lines
+from cgr.lab.record.jobs import Progress, summarise
 from cgr.lab.store import GENERATE, Store
 from cgr.lab.store.config import OtherConfiguration
 from cgr.lab.store.recorded import RecordedTrace

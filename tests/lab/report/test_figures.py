@@ -5,11 +5,13 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import matplotlib
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
 from cgr.lab.decide.columns import Columns
 from cgr.lab.decide.replay import deciding
@@ -208,4 +210,62 @@ def test_the_heat_map_shows_missing_traces_as_missing() -> None:
     with style.styled():
         image = tokens.heat_map(figure_data(six()[:-1])).axes[0].get_images()[0].get_array()
     assert image.mask.sum() == 1
-    assert image.sum() == 1500
+    assert image.sum() == 1500 - 40  # thinking saved, minus the probe tokens
+
+
+LONG = RunInfo("demo", "model", "import", budget=8000, interval=1000)
+
+
+def long_names() -> FigureData:
+    """A run whose ids and rule have long names."""
+    traces, _ = plausible(12, 8, chance=3)
+    traces = [replace(one, question_id=f"aime-2025-problem-{one.question_id}") for one in traces]
+    data = figure_data(traces, LONG)
+    return replace(data, report=replace(data.report, rule="a-fitted-rule-with-a-long-name"))
+
+
+@pytest.mark.parametrize("plot", figures.PLOTS, ids=lambda plot: plot.name)
+@pytest.mark.parametrize("make", [lambda: figure_data(six()), long_names], ids=["six traces", "long names"])
+def test_all_text_is_inside_the_figure(make: Callable[[], FigureData], plot: figures.Plot) -> None:
+    data = make()
+    with style.styled():
+        figure = plot.draw(data)
+        figure.draw_without_rendering()
+        page, hidden = figure.bbox, ticks_outside(figure)
+        for text in figure.findobj(lambda one: isinstance(one, Text) and one.get_visible() and one.get_text()):
+            box = text.get_window_extent()
+            inside = box.x0 >= -1 and box.y0 >= -1 and box.x1 <= page.width + 1 and box.y1 <= page.height + 1
+            assert inside or text in hidden, (text.get_text(), box, page)
+
+
+def ticks_outside(figure: Any) -> list[Any]:
+    """The labels of ticks beyond the limits of their axis, which are not drawn."""
+    found = []
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        low, high = sorted(axis.get_view_interval())
+        room = 1e-6 * (high - low)
+        found += [one.label1 for one in axis.get_major_ticks() if not low - room <= one.get_loc() <= high + room]
+    return found
+
+
+def test_the_trade_off_shows_a_fixed_budget_of_the_same_cost() -> None:
+    data = figure_data(*plausible(20, 4, chance=1))
+    row = next(row for row in data.report.adaptive if row.threshold == data.report.shown)
+    with style.styled():
+        lines = {line.get_label(): line for line in tokens.trade_off(data).axes[0].get_lines()}
+    square = next(line for label, line in lines.items() if label.startswith("fixed budget that costs as much as 0.99"))
+    assert [square.get_xdata()[0], square.get_ydata()[0]] == pytest.approx([row.cost_mean, row.fixed_accuracy])
+    assert lines["fixed budgets"].get_ydata() == pytest.approx([row.accuracy for row in data.report.budget_sweep])
+
+
+@pytest.mark.parametrize(
+    ("ticks", "texts"),
+    [
+        ([0, 2500, 5000, 7500], ["0", "2,500", "5,000", "7,500"]),
+        ([0, 12500, 25000], ["0", "12.5k", "25k"]),
+        ([112_500, 125_000], ["112.5k", "125k"]),
+        ([0, 2_500_000, 12_500_000], ["0", "2.5M", "12.5M"]),
+    ],
+)
+def test_ticks_of_tokens_are_exact_and_in_one_unit(ticks: list[int], texts: list[str]) -> None:
+    assert [style.tick(value, max(ticks)) for value in ticks] == texts

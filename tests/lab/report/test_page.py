@@ -6,7 +6,7 @@ import json
 import math
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,7 @@ from cgr.lab.score.accuracy import PENALTIES
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.records import Decision, Ended, Probe
 from cgr.rules import make_rule
-from tests.lab.report import browser as chromium
-from tests.lab.report.browser import Browser, launched
+from tests.lab.report.browser import Browser
 from tests.lab.runs import SIX_INFO, plausible, probe, six, trace
 
 THRESHOLDS = numbers.THRESHOLDS
@@ -32,25 +31,6 @@ READ_ROWS = """[...document.querySelectorAll("#ID tbody tr")].map((row) => ({
   ...Object.fromEntries([...row.children].map((cell) => [cell.dataset.metric, cell.dataset.value ?? null])),
 }))"""
 NONSENSE = re.compile(r"NaN|undefined|Infinity|null|\[object")
-
-
-@pytest.fixture(scope="module")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    binary = chromium.find()
-    if binary is None:
-        pytest.skip("no Chromium on the path: install the package `chromium` to test the page")
-    with launched(binary, tmp_path_factory.mktemp("profile")) as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def as_usual(request: pytest.FixtureRequest) -> None:
-    """Each test starts with a desktop window in light mode."""
-    if "tab" in request.fixturenames:
-        running: Browser = request.getfixturevalue("tab")
-        running.blank()
-        running.resize(1280, 800)
-        running.media()
 
 
 def as_report(traces: Sequence[RecordedTrace], info: RunInfo, thresholds: Sequence[float] = THRESHOLDS) -> dict[str, Any]:
@@ -113,6 +93,18 @@ def check_certainty(tab: Browser, report: dict[str, Any], theta: float) -> None:
     spread = {row["threshold"]: row["sd"] for row in report["spread"]}
     assert value(tab, "plain.sd") == pytest.approx(spread[None])
     assert value(tab, "guided.sd") == pytest.approx(spread[theta])
+
+
+def always(answer: str, gold: str | None, certainty: float, seeds: int = 2, questions: int = 3) -> list[RecordedTrace]:
+    return [
+        trace(f"q{question}", seed, gold, 3000, "end_of_thinking", (answer, 0.9), [(1000, answer, (certainty,), True)])
+        for question in range(questions)
+        for seed in range(seeds)
+    ]
+
+
+def unprobed() -> list[RecordedTrace]:
+    return [replace(one, probes=(), thinking_tokens=500) for one in always("7", "7", 0.5)]
 
 
 def test_six_traces_have_their_known_numbers(tab: Browser, tmp_path: Path) -> None:
@@ -216,6 +208,20 @@ def random_probe(rng: random.Random, at: int, *, bounds: bool) -> Probe:
     return probe(at, answer, (certainty,), closed=kind == "closed", bound=kind == "bound")
 
 
+def test_a_question_shows_every_text_and_gold_that_it_has_under_its_seeds() -> None:
+    traces, info = recordings(random.Random(1))
+    shuffled = [
+        replace(one, question=f"Which, {one.seed}?", gold="AB"[one.seed % 2], format="choice")
+        for one in traces
+        if one.seed < 2
+    ]
+    (first, *_) = page._run(info, shuffled, {})["questions"]
+    assert first["gold"] == "A (seed 0), B (seed 1)"
+    assert first["text"] == "Seed 0: Which, 0?\n\nSeed 1: Which, 1?"
+    (plain, *_) = page._run(info, traces, {})["questions"]
+    assert (plain["gold"], plain["text"]) == ("0", "")
+
+
 def random_pairs(rng: random.Random, traces: Sequence[RecordedTrace], budgets: Sequence[int]) -> list[Pair]:
     """Thresholds anywhere, at exactly a recorded certainty, and just above one."""
     recorded = [one.certainty for trace in traces for one in trace.probes] or [0.5]
@@ -298,11 +304,11 @@ def test_moving_the_controls_recomputes(tab: Browser, tmp_path: Path) -> None:
     traces, info = plausible(10, 4, chance=1)
     report = as_report(traces, info)
     tab.open(written(tmp_path, (traces, info)))
-    before = value(tab, "headline.share")
-    assert before == pytest.approx(next(row["share"] for row in report["savings"] if row["threshold"] == 0.99))
+    before = value(tab, "headline.net_share")
+    assert before == pytest.approx(next(row["net_share"] for row in report["savings"] if row["threshold"] == 0.99))
     tab.set("#theta-slide", "0")
     assert tab.run("document.querySelector('#theta').value") == "0.5"
-    assert value(tab, "headline.share") > before
+    assert value(tab, "headline.net_share") > before
     tab.set("#theta", "0.96")
     check_grade(tab, report, 0.96)
     tab.set("#penalty", "2")
@@ -317,6 +323,102 @@ def test_moving_the_controls_recomputes(tab: Browser, tmp_path: Path) -> None:
     assert tab.errors() == []
 
 
+GAIN = ("cost_mean", "accuracy", "fixed_accuracy", "gain_points", "fixed_cost_for_same_accuracy")
+
+
+def check_fixed(tab: Browser, report: dict[str, Any]) -> None:
+    """The table of fixed budgets, with its intervals, at every threshold of the report."""
+    for shown, wanted in zip(rows(tab, "fixed-table"), report["adaptive"], strict=True):
+        same(shown, wanted, ["threshold", *GAIN])
+        if wanted["ci95"] is None:
+            assert (shown["gain_low"], shown["gain_high"]) == (None, None)
+        else:
+            assert [shown["gain_low"], shown["gain_high"]] == pytest.approx(wanted["ci95"])
+
+
+@pytest.mark.parametrize("chance", range(3))
+def test_the_fixed_budget_of_the_same_cost_equals_the_report(tab: Browser, tmp_path: Path, chance: int) -> None:
+    traces, info = plausible(25, 4, budget=16000, interval=500, chance=chance)
+    report = as_report(traces, info)
+    tab.open(written(tmp_path, (traces, info)))
+    check_fixed(tab, report)
+    wanted = next(row for row in report["adaptive"] if row["threshold"] == 0.99)
+    for metric in ("headline.fixed_accuracy", "fixed.accuracy"):
+        assert value(tab, metric) == pytest.approx(wanted["fixed_accuracy"])
+    assert value(tab, "headline.accuracy") == pytest.approx(wanted["accuracy"])
+    for metric in ("guided.cost_mean", "fixed.cost_mean"):
+        assert value(tab, metric) == pytest.approx(wanted["cost_mean"])
+
+
+def test_the_fixed_budget_follows_the_slider(tab: Browser, tmp_path: Path) -> None:
+    """At thresholds that the report does not have, too; the interval of the gain is not known there."""
+    traces, info = plausible(25, 4, budget=16000, interval=500, chance=5)
+    tab.open(written(tmp_path, (traces, info)))
+    last = int(tab.run("document.querySelector('#theta-slide').max"))
+    for place in (0, 17, 45, 60, last):
+        tab.set("#theta-slide", str(place))
+        theta = float(tab.run("document.querySelector('#theta').value"))
+        wanted = as_report(traces, info, [theta])["adaptive"][0]
+        shown = next(row for row in rows(tab, "fixed-table") if row["threshold"] == theta)
+        same(shown, wanted, GAIN)
+        assert shown["gain_low"] is None
+        assert value(tab, "fixed.accuracy") == pytest.approx(wanted["fixed_accuracy"])
+    assert tab.errors() == []
+
+
+@pytest.mark.parametrize("make", [six, lambda: six()[:-1], lambda: always("7", "7", 0.999), lambda: always("7", "7", 0.3)])
+def test_the_fixed_budget_in_small_runs(tab: Browser, tmp_path: Path, make: Callable[[], list[RecordedTrace]]) -> None:
+    report = as_report(make(), SIX_INFO)
+    tab.open(written(tmp_path, (make(), SIX_INFO)))
+    check_fixed(tab, report)
+
+
+def test_a_smaller_budget_is_compared_with_fixed_budgets_below_it(tab: Browser, tmp_path: Path) -> None:
+    traces, info = plausible(20, 4, chance=1)
+    tab.open(written(tmp_path, (traces, info)), "#t=3000")
+    best = max(row["accuracy"] for row in as_report(traces, info)["budget_sweep"] if row["budget"] <= 3000)
+    assert value(tab, "fixed.accuracy") <= best
+    assert value(tab, "fixed.cost_mean") <= 3000 + 100
+    assert all(row["gain_low"] is None for row in rows(tab, "fixed-table"))
+
+
+@pytest.mark.parametrize("graded", [True, False])
+def test_head_room_and_false_sureness_are_those_of_the_report(tab: Browser, tmp_path: Path, graded: bool) -> None:
+    """They need no known answers."""
+    traces, info = plausible(20, 4, chance=1)
+    traces = traces if graded else [replace(one, gold=None) for one in traces]
+    report = as_report(traces, info)
+    tab.open(written(tmp_path, (traces, info)))
+    assert value(tab, "headroom") == pytest.approx(report["headroom"])
+    wanted = {row["threshold"]: row for row in report["false_sure"]}
+    assert value(tab, "false_sure") == pytest.approx(wanted[0.99]["share"])
+    for shown in rows(tab, "false-sure-table"):
+        same(shown, wanted[shown["threshold"]], ["probes", "share"])
+
+
+@pytest.mark.parametrize(
+    ("traces", "verdict"),
+    [
+        pytest.param(always("7", "7", 0.999), "There is thinking to save here, and sure probes mostly agree", id="neither"),
+        pytest.param(always("7", "7", 0.3), "no probe is sure enough to show", id="never sure"),
+        pytest.param(
+            [replace(one, final=replace(one.final, answer="8")) for one in always("7", "7", 0.999)],
+            "Certainty is not to be trusted here",
+            id="not to be trusted",
+        ),
+        pytest.param(
+            [replace(one, thinking_tokens=1010) for one in always("7", "7", 0.999)],
+            "There is nothing to save here",
+            id="nothing to save",
+        ),
+        pytest.param(unprobed(), "Head room and false sureness are unknown: no probe was recorded.", id="no probes"),
+    ],
+)
+def test_the_verdict_in_words(tab: Browser, tmp_path: Path, traces: list[RecordedTrace], verdict: str) -> None:
+    tab.open(written(tmp_path, (traces, SIX_INFO)))
+    assert verdict in text(tab, "#prospects")
+
+
 def test_at_other_thresholds_the_page_computes_the_interval(tab: Browser, tmp_path: Path) -> None:
     traces, info = plausible(20, 4, chance=1)
     low, high = as_report(traces, info, [0.95])["thresholds"][0]["ci95"]
@@ -326,12 +428,42 @@ def test_at_other_thresholds_the_page_computes_the_interval(tab: Browser, tmp_pa
     assert [row["ci_low"], row["ci_high"]] == pytest.approx([low, high], abs=0.1 * (high - low))
 
 
-def test_invalid_numbers_are_ignored(tab: Browser, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("field", "bad"), [("theta", ("", "7", "-1")), ("penalty", ("", "-1"))])
+def test_invalid_numbers_are_marked_and_not_used(tab: Browser, tmp_path: Path, field: str, bad: Sequence[str]) -> None:
     tab.open(written(tmp_path, (six(), SIX_INFO)))
-    story = text(tab, "#headline")
-    for nonsense in ("", "7", "-1"):
-        tab.set("#theta", nonsense)
+    story, valid = text(tab, "#headline"), tab.run(f"document.querySelector('#{field}').value")
+    marked = f"document.querySelector('#{field}').getAttribute('aria-invalid') === 'true'"
+    colour = f"getComputedStyle(document.querySelector('#{field}')).borderTopColor"
+    plain = tab.run(colour)
+    for nonsense in bad:
+        tab.set(f"#{field}", nonsense)
         assert text(tab, "#headline") == story
+        assert tab.run(marked)
+        assert tab.run(colour) != plain
+        assert f"Shown: {valid}." in text(tab, f"#{field}-error")
+        tab.set(f"#{field}", valid)
+        assert not tab.run(marked)
+        assert text(tab, f"#{field}-error") == ""
+        assert tab.run(colour) == plain
+
+
+def test_the_slider_removes_the_mark_of_an_invalid_threshold(tab: Browser, tmp_path: Path) -> None:
+    tab.open(written(tmp_path, (six(), SIX_INFO)))
+    tab.set("#theta", "7")
+    tab.set("#theta-slide", "0")
+    assert tab.run(
+        "[document.querySelector('#theta').value, document.querySelector('#theta').getAttribute('aria-invalid')]"
+    ) == [
+        "0.5",
+        "false",
+    ]
+
+
+@pytest.mark.parametrize("address", ["#theta=7", "#theta=", "#theta=much", "?p=-1"])
+def test_an_invalid_number_in_the_address_has_a_note(tab: Browser, tmp_path: Path, address: str) -> None:
+    tab.open(written(tmp_path, (six(), SIX_INFO)), address)
+    assert "It is ignored." in text(tab, "#notes")
+    assert value(tab, "plain.accuracy") == pytest.approx(4 / 6)
 
 
 def test_abstaining_gives_only_sure_answers(tab: Browser, tmp_path: Path) -> None:
@@ -345,27 +477,16 @@ def test_abstaining_gives_only_sure_answers(tab: Browser, tmp_path: Path) -> Non
 def test_several_runs_in_one_page(tab: Browser, tmp_path: Path) -> None:
     first, second = plausible(5, 3, name="alpha"), plausible(6, 2, chance=4, budget=12000, name="beta <b>")
     tab.open(written(tmp_path, first, second), "#run=alpha")
-    shown = "Array.from(document.querySelectorAll('[data-run]'), (row) => [row.dataset.run, row.children[4].dataset.value])"
+    cell = "row.querySelector('[data-metric=net_share]').dataset.value"
+    shown = f"Array.from(document.querySelectorAll('[data-run]'), (row) => [row.dataset.run, {cell}])"
     shares = {"alpha": as_report(*first), "beta <b>": as_report(*second)}
     for name, share in tab.run(shown):
-        wanted = next(row["share"] for row in shares[name]["savings"] if row["threshold"] == 0.99)
+        wanted = next(row["net_share"] for row in shares[name]["savings"] if row["threshold"] == 0.99)
         assert float(share) == pytest.approx(wanted)
     tab.set("#run", "1")
     check_against(tab, as_report(*second))
     assert text(tab, "#budget-text") == "12,000"
     assert tab.errors() == []
-
-
-def always(answer: str, gold: str | None, certainty: float, seeds: int = 2, questions: int = 3) -> list[RecordedTrace]:
-    return [
-        trace(f"q{question}", seed, gold, 3000, "end_of_thinking", (answer, 0.9), [(1000, answer, (certainty,), True)])
-        for question in range(questions)
-        for seed in range(seeds)
-    ]
-
-
-def unprobed() -> list[RecordedTrace]:
-    return [replace(one, probes=(), thinking_tokens=500) for one in always("7", "7", 0.5)]
 
 
 def mixed() -> list[RecordedTrace]:
@@ -440,7 +561,7 @@ def test_an_opened_question_shows_its_traces(tab: Browser, tmp_path: Path) -> No
     tab.unfold(".reader")
     first, second = "[data-question=a] [data-seed='0']", "[data-question=a] [data-seed='1']"
     assert "stopped at 2,000 of 3,500 tokens" in text(tab, first)
-    assert "1,500 saved" in text(tab, first)
+    assert "1,494 saved net of probes" in text(tab, first)
     assert "not sure until its thinking ended" in text(tab, second)
     marks = tab.run(f'Array.from(document.querySelectorAll("{first} .probe"), (mark) => mark.textContent)')
     assert [mark.split(" · ")[0] for mark in marks] == ["1,000", "2,000", "3,000"]

@@ -137,7 +137,10 @@ def test_a_report_has_a_page_tables_and_figures(six_run: Path) -> None:
     folder = six_run / "report"
     assert "<html" in (folder / "index.html").read_text(encoding="utf-8")
     names = {path.name for path in (folder / "tables").iterdir()}
-    made = [*(make.__name__ for make in tables.TABLES), "compare", "compare_winners", "compare_sweep"]
+    made = [
+        *(make.__name__ for make in tables.TABLES),
+        *(f"compare{end}" for end in ("", "_winners", "_sweep", "_oracle", "_splits")),
+    ]
     assert names == {f"{name}.{ending}" for name in made for ending in ("csv", "md", "tex")}
     assert {path.suffix for path in (folder / "figures").iterdir()} == {".png", ".svg", ".md"}
 
@@ -247,6 +250,26 @@ def test_unusual_runs_are_explained_in_notes_and_give_no_nan(
     for path in tables.write(report, tmp_path):
         assert "nan" not in path.read_text(encoding="utf-8").lower()
     assert all(len(line) <= 80 or line.startswith("Note") for line in tables.lines(report))
+
+
+@pytest.mark.parametrize("make", [six, one_missing, one_without_gold, other_budgets])
+def test_all_points_have_one_denominator(make: Callable[[], list[RecordedTrace]]) -> None:
+    """The graded traces: a missing trace does not make the points of Grade smaller than those of accuracy."""
+    report = scored(make())
+    size, base = report.size, report.baseline.accuracy
+    per_question = 100 * size.seeds / size.graded_traces
+    assert size.points_per_question == pytest.approx(per_question)
+    assert base is not None
+    for row, headline in zip(report.thresholds, tables.headlines(report)[1:], strict=True):
+        assert row.accuracy is not None
+        assert row.diff_mean is not None
+        assert row.ci95 is not None
+        assert row.diff_points == pytest.approx(100 * (row.accuracy - base))
+        assert row.diff_points == pytest.approx(row.diff_mean * per_question)
+        assert headline.ci95_points == pytest.approx([end * per_question for end in row.ci95])
+    for grade in report.grade:
+        assert grade.diff is not None
+        assert grade.diff_points == pytest.approx(grade.diff * per_question)
 
 
 def test_an_ordinary_run_has_no_notes() -> None:
@@ -396,7 +419,7 @@ def test_another_rule_is_reported_in_every_table(six_run: Path, tmp_path: Path, 
     [
         (["nowhere"], "There is no run 'nowhere'"),
         ([], "Missing argument"),
-        (["{run}", "--set", "other"], "no probe set called 'other'"),
+        (["{run}", "--probes", "other"], "no probe set called 'other'"),
         (["{run}", "--thresholds", "high"], "'high' is not a list of numbers"),
         (["{run}", "--thresholds", ""], "needs a threshold"),
         (["{run}", "--rule", "crg"], "no rule called 'crg'"),
@@ -415,7 +438,7 @@ def test_wrong_arguments_give_one_sentence_and_a_hint(
 
 def test_a_rule_that_needs_other_recordings_is_an_error(six_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["report", str(six_run), "--rule", "no-thinking"]) == 1
-    assert "a probe at token 0 was not recorded" in capsys.readouterr().err
+    assert "'no-thinking' needs probes before any thinking with the thinking closed" in capsys.readouterr().err
 
 
 def test_the_default_folder_of_a_report(tmp_path: Path) -> None:
@@ -432,5 +455,5 @@ def test_a_run_without_probes_has_a_report_of_its_baseline(tmp_path: Path) -> No
     assert run(["import", str(file), str(tmp_path / "six")]) == 0
     _, columns = load(tmp_path / "six")
     assert not columns.present.any()
-    assert columns.info.interval >= 1
+    assert len(columns.steps) > 1
     assert numbers.report(columns).baseline.correct_mean == 2

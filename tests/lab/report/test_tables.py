@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from cgr.lab.decide.columns import Columns
 from cgr.lab.report import numbers
 from cgr.lab.report.numbers import at
 from cgr.lab.report.result import Report
-from cgr.lab.report.tables import Headline, headline_lines, headlines, main_figure
+from cgr.lab.report.tables import Headline, headline_lines, headlines, lines, main_figure, origin
 from tests.lab.runs import plausible
 
 
@@ -39,16 +40,38 @@ def test_without_a_penalty_of_one_the_largest_is_shown(report: Report) -> None:
     assert {row.grade for row in headlines(replace(report, grade=()))} == {None}
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"temperature": 0.6}, "budget 8,000, probed every 1,000 tokens, temperature 0.6"),
+        ({"temperature": 0.0}, "budget 8,000, probed every 1,000 tokens, temperature 0"),
+        ({"prefix": None}, "budget 8,000, probed every 1,000 tokens, temperature unknown, prefix unknown"),
+        ({"interval": 0}, "budget 8,000, probed at irregular positions, temperature unknown"),
+    ],
+)
+def test_what_an_import_does_not_say_is_unknown(report: Report, changes: dict[str, Any], expected: str) -> None:
+    told = replace(report, run=replace(report.run, **changes))
+    assert lines(told)[1] == origin(told) == expected
+    assert Report.from_json(told.to_json()) == told
+    unprobed = replace(report, size=replace(report.size, probes=0))
+    assert "no probes" in origin(unprobed)
+
+
+def test_a_rule_that_reads_another_set_than_the_default_says_so(report: Report) -> None:
+    assert "reads" not in origin(replace(report, probe_sets=("default",)))
+    assert origin(replace(report, rule="deer", probe_sets=("wait",))).endswith(", deer reads 'wait'")
+
+
 def test_headlines_fit_a_terminal_of_80_columns(report: Report) -> None:
-    head, *rows = lines = headline_lines(headlines(report))
-    assert max(map(len, lines)) <= 80
+    head, *rows = shown = headline_lines(headlines(report))
+    assert max(map(len, shown)) <= 80
     assert len({len(line) for line in (head, *rows)}) == 1
-    assert head.split() == ["Accuracy", "Diff.", "95%", "interval", "Saved", "Net", "Grade", "p=1"]
+    assert head.split() == ["Accuracy", "Fixed", "budget", "Diff.", "95%", "interval", "Saved", "Net", "Grade", "p=1"]
 
 
 def test_numbers_that_a_run_cannot_give_are_dashes() -> None:
     rows = (Headline(None, None), Headline(0.99, None, None, None, 10, 0.1, 5, 0.05))
-    assert headline_lines(rows)[2].split() == ["CGR", "0.99", "–", "–", "–", "10.0%", "5.0%", "–"]
+    assert headline_lines(rows)[2].split() == ["CGR", "0.99", "–", "–", "–", "–", "10.0%", "5.0%", "–"]
 
 
 def test_the_main_figure_is_the_best_one_that_exists(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from cgr.lab.decide.arrays import first_sure
 from cgr.lab.decide.columns import Columns
 from cgr.lab.decide.replay import replay
 from cgr.lab.score import accuracy as scores
+from cgr.lab.score import bootstrap
+from cgr.lab.score.bounds import student_t
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.reason import Abstention
 from cgr.rules import Cgr
@@ -155,3 +157,30 @@ def test_the_same_questions_are_drawn_for_both_sides() -> None:
     assert found.ci95 == (0, 0)
     low, high = scores.accuracy_interval(columns, columns.final_right) or (0, 0)
     assert high - low > 0.1
+
+
+@pytest.mark.parametrize(("freedom", "value"), [(1, 12.7062), (2, 4.3027), (7, 2.3646), (9, 2.2622), (30, 2.0423)])
+def test_students_t_is_that_of_the_tables(freedom: int, value: float) -> None:
+    assert student_t(freedom) == pytest.approx(value, abs=5e-5)
+
+
+@pytest.mark.parametrize("seeds", [8, 9, 10])
+def test_the_interval_over_seeds_covers_95_percent(seeds: int) -> None:
+    """Thirty questions, of which a seed gains some and loses some. A bootstrap of so few seeds covers 85 to 90%."""
+    rng, draws, gain, loss = np.random.default_rng(seeds), 3000, 0.06, 0.10
+    chances = rng.random((draws, seeds, 30))
+    changes = ((chances < gain).astype(float) - (chances > 1 - loss)).sum(axis=2)
+    truth = 30 * (gain - loss)
+
+    def covered(intervals: list[tuple[float, float] | None]) -> float:
+        return float(np.mean([one is not None and one[0] <= truth <= one[1] for one in intervals]))
+
+    assert 0.94 <= covered([scores.seeds_interval(row) for row in changes]) <= 0.965
+    assert covered([bootstrap.of_mean(row, draws=400) for row in changes[:1000]]) < 0.925
+
+
+def test_one_seed_has_no_interval_and_equal_seeds_have_one_without_width() -> None:
+    assert scores.seeds_interval(np.array([2.0])) is None
+    assert scores.seeds_interval(np.array([2.0, 2.0, 2.0])) == (2.0, 2.0)
+    low, high = scores.compare(Columns.of(*plausible()), Columns.of(*plausible()).final_right).ci95_seeds or (1, 1)
+    assert (low, high) == (0, 0)

@@ -16,7 +16,8 @@ from cgr.lab.decide.arrays import Decisions
 from cgr.lab.decide.columns import Columns
 from cgr.lab.decide.replay import decide as decide_rule
 from cgr.lab.score import bootstrap as intervals
-from cgr.lab.score.paired import by_question, measure, split_questions
+from cgr.lab.score.accuracy import split_questions
+from cgr.lab.score.paired import by_question, measure
 from cgr.rules import Cgr
 from tests.lab.runs import SIX_INFO, plausible, six
 

@@ -274,29 +274,32 @@ def test_a_finished_run_is_one_plain_file(tmp_path: Path) -> None:
         assert store.made() == (("b", 0),)
 
 
-def downgrade_to_schema_1(folder: Path) -> None:
-    """Change a run on disk to the first schema."""
+def downgrade(folder: Path, version: int) -> None:
+    """Change a run on disk to an older schema."""
     with sqlite3.connect(folder / schema.FILE) as old:
-        for column in ("tops", "forced"):
-            old.execute(f"ALTER TABLE traces DROP COLUMN {column}")
-        old.execute("PRAGMA user_version=1")
+        for since, table, column in schema.ADDED_COLUMNS:
+            if since > version:
+                old.execute(f"ALTER TABLE {table} DROP COLUMN {column.split()[0]}")
+        old.execute(f"PRAGMA user_version={version}")
     old.close()
 
 
-def test_a_run_with_the_first_schema_is_readable_and_is_upgraded_for_writing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", range(1, schema.VERSION))
+def test_a_run_with_an_older_schema_is_readable_and_is_upgraded_for_writing(tmp_path: Path, version: int) -> None:
     made(tmp_path, trace())
     with Store.open(tmp_path) as store:
         before = [list(store.recorded(None, whole=whole)) for whole in (True, False)]
-    downgrade_to_schema_1(tmp_path)
+    downgrade(tmp_path, version)
     with Store.open(tmp_path) as store:
         assert [list(store.recorded(None, whole=whole)) for whole in (True, False)] == before
-        assert store._one("PRAGMA user_version") == 1
+        assert store._one("PRAGMA user_version") == version
     with Store.open(tmp_path, write=True) as store:
         assert store._one("PRAGMA user_version") == schema.VERSION
         assert list(store.recorded(None, whole=True)) == before[0]
-        store.add_trace(trace(seed=77, tops=(-1.5, -2.0)))
+        store.add_trace(replace(trace(seed=77, tops=(-1.5, -2.0), gold="3"), question="Other?"))
         again = [trace for trace in store.recorded(None, whole=True) if trace.seed == 77]
     assert again[0].tops == (-1.5, -2.0)
+    assert (again[0].gold, again[0].question) == ("3", "Other?")
 
 
 def test_forced_tokens_and_top_means_are_stored(tmp_path: Path) -> None:

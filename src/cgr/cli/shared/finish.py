@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from cgr.cli.main import say, say_json
-from cgr.engines.open import ModelOptions
-from cgr.lab.record.jobs import Progress, Summary, failure_lines, summarise, summary_lines
+from cgr.engines.open import ModelOptions, sessions_of
+from cgr.lab.record.jobs import Progress, Summary, summarise
 from cgr.lab.store import Key
+from cgr.lab.store.config import Failure, in_words
 from cgr.lab.store.schema import FILE
 
-EMBEDDED_SESSIONS, SESSIONS_PER_SERVER = 8, 16
+SESSIONS_PER_SERVER = 16
 INTERRUPTED = 130  # exit code after Ctrl-C
+MAX_LISTED = 5  # traces listed for one failure
 
 
 def sessions_for(given: int | None, model: ModelOptions) -> int:
-    """The number of traces in flight: the given one, or 8 for the embedded model, 16 per server, and 1 otherwise, because
-    a large model in this process may not have the memory for more."""
+    """The number of traces in flight: the given one, or 16 per server, or what is fastest for a GGUF file; else 1."""
     if given is not None:
         return given
-    return EMBEDDED_SESSIONS if model.embedded else SESSIONS_PER_SERVER * len(model.addresses) or 1
+    if model.addresses:
+        return SESSIONS_PER_SERVER * len(model.addresses)
+    return sessions_of(model.model)
 
 
 def finish(work: Callable[..., Any], folder: Path, wanted: Collection[Key] | None, quiet: bool, as_json: bool) -> int:
     """Do the work, print a summary, and return the exit code. Failures are printed even if `quiet`."""
-    progress, interrupted = Progress(quiet=quiet or as_json), False
+    progress, interrupted = Progress(quiet=quiet or as_json, on_note=echo_note), False
     try:
         work(progress=progress)
     except KeyboardInterrupt:
@@ -41,6 +45,11 @@ def finish(work: Callable[..., Any], folder: Path, wanted: Collection[Key] | Non
     return INTERRUPTED if interrupted else 1 if summary.failed else 0
 
 
+def echo_note(text: str) -> None:
+    """Print a note on standard error."""
+    say(f"note:  {text}", err=True)
+
+
 def nothing_recorded() -> int:
     """Say that the run was interrupted before its first trace; return the exit code."""
     say("Interrupted before anything was recorded.", err=True)
@@ -53,3 +62,43 @@ def print_summary(summary: Summary, *, quiet: bool = False) -> None:
         say(line, err=summary.interrupted)
     for line in failure_lines(summary.failures):
         say(line, err=True)
+
+
+def summary_lines(summary: Summary, *, then: bool = True) -> list[str]:
+    """The summary as a few lines of text. `then`: with the next command."""
+    done = f"{summary.traces} of {summary.wanted} traces are {_where(summary)}"
+    if summary.interrupted:
+        return [f"Interrupted: {done}. The same command continues from here."]
+    lines = [f"{done}, {summary.new} of {'them' if len(summary.made_sets) < 2 else 'these probings'} new."]
+    if summary.probe_set is None:
+        lines.append(f"{summary.ended_by_themselves} ended naturally, {summary.at_budget} at the budget.")
+    if summary.new:
+        lines.append(_cost(summary))
+    if summary.failed:
+        return [*lines, f"{summary.failed} failed: the same command tries them again."]
+    return [*lines, *([f"Next: cgr {'report' if summary.probe_sets else 'probe'} {summary.run}"] if then else [])]
+
+
+def _where(summary: Summary) -> str:
+    if not summary.made_sets:
+        return f"in {summary.run}"
+    names = in_words([repr(name) for name in summary.made_sets])
+    return f"probed in the {'set' if len(summary.made_sets) == 1 else 'sets'} {names} of {summary.run}"
+
+
+def _cost(summary: Summary) -> str:
+    probes = f" {summary.probes:,} probes decoded {summary.probe_tokens:,} tokens." if summary.probes else ""
+    speed = f"{summary.seconds:,.1f} s, {summary.tokens_per_second:,.0f} a second"
+    return f"{summary.thinking_tokens:,} thinking tokens in {speed}.{probes}"
+
+
+def failure_lines(failures: Sequence[Failure]) -> list[str]:
+    """Failures grouped by reason, each with its traces."""
+    reasons: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for one in failures:
+        reasons[one.message, one.hint].append(f"{one.question_id} (seed {one.seed})")
+    lines = []
+    for (message, hint), traces in reasons.items():
+        more = f" and {len(traces) - MAX_LISTED} more" if len(traces) > MAX_LISTED else ""
+        lines += [f"failed: {', '.join(traces[:MAX_LISTED])}{more}: {message}", *([f"hint:   {hint}"] if hint else [])]
+    return lines

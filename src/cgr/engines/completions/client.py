@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from cgr.engines.completions.dialect import LLAMA, CompletionRequest, Dialect, Piece, read_reply, request_body
-from cgr.engines.completions.http import BadReply, Fault, RetryPolicy, Server
+from cgr.engines.completions.http import BadReply, Fault, Purpose, RequestKind, RetryPolicy, Server
 from cgr.engines.text.chat import ThinkTags, render
 from cgr.engines.text.model_files import LocalTokenizer
 from cgr.errors import EngineError, UsageError
 from cgr.records import Conversation, messages_of
 
 T = TypeVar("T")
+SESSION_HEADERS = ("X-Session-ID", "X-SMG-Routing-Key")
 MAX_CACHED_CHARACTERS = 256
 MAX_CACHED_TEXTS = 4096
 
@@ -45,13 +47,24 @@ class Pool:
             await server.close()
 
 
-class Replica:
-    """The server that a session uses; another takes its place when it fails. `counted`: it counts in the server's load."""
+def _times(failures: int) -> str:
+    return f" {failures} times in a row" if failures > 1 else ""
 
-    def __init__(self, pool: Pool, *, counted: bool = False) -> None:
+
+class Replica:
+    """The server that a session uses; another takes its place when it fails. `counted`: it counts in the server's load.
+    All requests of a session carry one fresh id, by which routers keep them on one machine, also in the header `named`.
+    `first`: the number of the server to begin with; None: the least loaded."""
+
+    def __init__(self, pool: Pool, *, counted: bool = False, named: str | None = None, first: int | None = None) -> None:
         self.pool, self.counted = pool, counted
-        self.server = pool.least_loaded()
+        self._headers = dict.fromkeys((*SESSION_HEADERS, *((named,) if named else ())), uuid.uuid4().hex)
+        self.server = pool.least_loaded() if first is None else pool.servers[first]
         self.server.load += counted
+
+    def purpose(self, kind: RequestKind) -> Purpose:
+        """Of a request of this session."""
+        return Purpose(kind, self._headers)
 
     def move(self, server: Server) -> None:
         """Use another server from now on."""
@@ -86,7 +99,7 @@ class Attempts:
         self.failures += 1
         if self.failures >= pool.policy.tries:
             raise EngineError(
-                f"The server at {server.address} failed {self.failures} times in a row: {fault.what}.",
+                f"The server at {server.address} failed{_times(self.failures)}: {fault.what}.",
                 "Check the server. No failed request was counted as an answer, and the same command can be run again.",
             ) from fault
         server.failed(fault)
@@ -124,6 +137,7 @@ class CompletionClient:
 
     def __init__(self, dialect: Dialect, served: ServedModel, pool: Pool, local: LocalTokenizer | None = None) -> None:
         self.dialect, self.served, self.pool, self.local = dialect, served, pool, local
+        self.sessions = 0  # that were opened
         self._encoded: dict[tuple[str, bool], tuple[int, ...]] = {}
         self._decoded: dict[int, str] = {}
 
@@ -136,7 +150,8 @@ class CompletionClient:
     async def complete(self, server: Server, request: CompletionRequest) -> Piece:
         """A whole completion at once: cheaper than a stream if nobody reads along."""
         body = request_body(self.dialect, self.served.model, replace(request, stream=False))
-        piece = await self._with_ids_and_texts(read_reply(self.dialect, await server.post(self.dialect.path, body)))
+        reply = await server.post(self.dialect.path, body, request.purpose)
+        piece = await self._with_ids_and_texts(read_reply(self.dialect, reply))
         if piece.stop is None:
             raise BadReply("it sent an incomplete completion")
         return piece
@@ -148,7 +163,7 @@ class CompletionClient:
             yield _only(await self.complete(server, request))
             return
         body = request_body(self.dialect, self.served.model, request)
-        async with server.events(self.dialect.path, body) as events:
+        async with server.events(self.dialect.path, body, request.purpose) as events:
             yield self._pieces(events)
 
     async def _pieces(self, events: AsyncIterator[dict[str, Any]]) -> AsyncIterator[Piece]:

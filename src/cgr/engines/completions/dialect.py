@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from cgr.engines.base import Sampling, WrittenStop
-from cgr.engines.completions.http import BadReply
+from cgr.engines.completions.http import BadReply, Purpose
 from cgr.errors import EngineError
 from cgr.records import Record, Token
 
@@ -68,7 +68,8 @@ class Dialect(Record):
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
     """One completion: after these ids (or this text), at most `count` tokens. `top`: alternatives to return with their
-    log-probabilities; None: no log-probabilities. `slot`: of a llama.cpp server; None lets the server choose."""
+    log-probabilities; None: no log-probabilities. `slot`: of a llama.cpp server; None lets the server choose.
+    `purpose`: what the HTTP request is for."""
 
     prompt: Sequence[int] | str
     count: int
@@ -79,6 +80,7 @@ class CompletionRequest:
     stream: bool = False
     slot: int | None = None
     stop: tuple[str, ...] = ()
+    purpose: Purpose | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +97,17 @@ class Piece:
 
 
 def probe_request(
-    dialect: Dialect, prompt: Sequence[int] | str, limit: int, top: int = 0, slot: int | None = None
+    dialect: Dialect,
+    prompt: Sequence[int] | str,
+    limit: int,
+    top: int = 0,
+    slot: int | None = None,
+    purpose: Purpose | None = None,
 ) -> CompletionRequest:
     """A greedy completion with log-probabilities."""
     most = min(max(PROBE_TOP, top), dialect.logprobs)
-    return CompletionRequest(prompt, limit, Sampling(temperature=0.0), top=most, stream=dialect.stream, slot=slot)
+    greedy = Sampling(temperature=0.0)
+    return CompletionRequest(prompt, limit, greedy, top=most, stream=dialect.stream, slot=slot, purpose=purpose)
 
 
 def request_body(dialect: Dialect, model: str, request: CompletionRequest) -> dict[str, Any]:

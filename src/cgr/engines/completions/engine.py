@@ -44,13 +44,21 @@ START_VARIABLE = "CGR_CONNECT_TIMEOUT"  # seconds for each of the first requests
 CHUNK = 32  # tokens of a request in chunked mode
 POLL_SECONDS = 0.01
 SPARE_CONNECTIONS = 4  # beside those of sessions, for tokenization
-ANY_SLOT: tuple[int, ...] = ()  # of a server that chooses the slot itself
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a session runs: the number of its server (None: the least loaded), and the slots of that server that it uses
+    (none: the server chooses)."""
+
+    server: int | None = None
+    slots: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """What is known once the servers were reached. `places`: for each session that can be open at once, the slots of the
-    server that it uses; `ANY_SLOT` if the server chooses."""
+    """What is known once the servers were reached. `places`: one for each session that can be open at once. `turns`: chunks
+    of thinking and probes that each server computes at once; 0: any number."""
 
     addresses: tuple[str, ...]
     key: str | None
@@ -60,9 +68,10 @@ class Connected:
     form: ThinkingFormat
     info: ModelInfo
     capabilities: Capabilities
-    places: tuple[tuple[int, ...], ...]
+    places: tuple[Place, ...]
     local: LocalTokenizer | None = None
     notes: tuple[str, ...] = ()
+    turns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +79,7 @@ class _LoopState:
     """What belongs to one event loop: connections, cached tokenizations, and the places for sessions."""
 
     client: CompletionClient
-    places: Places[tuple[int, ...]]
+    places: Places[Place]
 
 
 def open_engine(name: str, options: ModelOptions) -> Engine:
@@ -145,11 +154,16 @@ class CompletionsEngine:
         ids = await prompt_ids(prompt, self)
         check_fits(ids, room, self.info.context)
         state, form = self._state(), self.connected.form
-        slots = await state.places.take(wait)
-        release = partial(state.places.give_back, slots)
-        used = slots if overlap else slots[:1]
-        replica = Replica(state.client.pool, counted=True)
+        place = await state.places.take(wait)
+        release = partial(state.places.give_back, place)
+        used = place.slots if overlap else place.slots[:1]
+        replica = Replica(state.client.pool, counted=True, named=self.options.session_header, first=place.server)
         return CompletionsSession(state.client, replica, form, ids, sampling, room, release, used)
+
+    @property
+    def pool(self) -> Pool:
+        """The servers, with their state on this event loop."""
+        return self._state().client.pool
 
     async def close(self) -> None:
         state = self._loops.pop(asyncio.get_running_loop(), None)
@@ -160,9 +174,16 @@ class CompletionsEngine:
         loop, known = asyncio.get_running_loop(), self.connected
         if loop not in self._loops:
             most = 2 * len(known.places) + SPARE_CONNECTIONS
-            servers = [Server(address, known.key, self.policy, most) for address in known.addresses]
+            observe = self.options.observe
+            servers = [Server(address, known.key, self.policy, most, observe) for address in known.addresses]
+            for server in servers if known.turns else ():
+                server.turn = asyncio.Semaphore(known.turns)
             client = CompletionClient(known.dialect, known.served, Pool(servers, self.policy), known.local)
-            self._loops[loop] = _LoopState(client, Places(known.places))
+
+            def load(place: Place) -> int:
+                return 0 if place.server is None else servers[place.server].load
+
+            self._loops[loop] = _LoopState(client, Places(known.places, load))
         return self._loops[loop]
 
 
@@ -180,6 +201,8 @@ def server_capabilities(dialect: Dialect, chunk: int | None) -> Capabilities:
         overlap=True,
         thinking_logprobs=True,
         overlaps=chunk is None,
+        alternatives=dialect.logprobs > 1 and dialect.token_ids != "none",
+        answer_logprobs=True,
         sampling=FILTERS if llama and dialect.extras else frozenset(openai | extras),
     )
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import email.utils
 import json
-import random
 import ssl
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, closing, nullcontext, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import aiohttp
 
+from cgr.engines.completions.policy import RetryPolicy as RetryPolicy  # the public name is here
 from cgr.errors import CgrError, DoesNotFit, EngineError, UsageError
 
 TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
@@ -27,9 +27,19 @@ ABSENT = {404, 405, 501}
 WRONG_KEY = {401, 403}
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 CONTEXT_ERRORS = {"exceed_context_size_error", "context_length_exceeded"}  # llama.cpp's error type, OpenAI's error code
+RequestKind = Literal["think", "probe", "answer", "other"]
+Observe = Callable[[str, RequestKind, str], None]  # address, kind, and the status code, "error" or "cancelled"
 MAX_LINE_BYTES = 1 << 24  # of one event; a server that sends more without a line break is not understood
 MAX_BODY_BYTES = 1 << 26  # of a whole reply: far more than any completion or tokenization takes
 MAX_MESSAGE = 300  # characters of a server's own message in an error
+
+
+@dataclass(frozen=True, slots=True)
+class Purpose:
+    """What a request is for, and the headers that go with it."""
+
+    kind: RequestKind = "other"
+    headers: Mapping[str, str] | None = None
 
 
 class Fault(Exception):
@@ -51,39 +61,17 @@ class WrongKey(UsageError):
     """The server refused the API key."""
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """How long to wait, in seconds, and how often to try again without progress in between.
-
-    `first` is the time limit for the first token, which may have to queue, `stall` the limit for each one after it; None
-    is no limit. `start` is the limit for each of the first requests, which find out what the server can do; those that
-    make it compute may take several times as long. `at_once`: retries without a pause after a disconnection, since a
-    server may close an idle connection just as it is used again.
-    """
-
-    tries: int = 6
-    pause: float = 0.5
-    longest: float = 30.0
-    connect: float = 10.0
-    first: float | None = 600.0
-    stall: float | None = 60.0
-    start: float | None = 10.0
-    at_once: int = 2
-
-    def delay(self, attempt: int, wait: float | None = None) -> float:
-        """Seconds before the next attempt: exponential with jitter, at least what the server asked for, at most
-        `longest`."""
-        backed_off = self.pause * 2**attempt * (1 + random.random() / 2)
-        return float(min(max(backed_off, wait or 0.0), self.longest))
-
-
 class Server:
-    """One server, used from one event loop. `connections`: requests in flight at most; further ones wait."""
+    """One server, used from one event loop. `connections`: requests in flight at most; further ones wait. `observe` is
+    called after each request. `turn` is held by a chunk of thinking or a probe while it is computed."""
 
-    def __init__(self, address: str, key: str | None, policy: RetryPolicy, connections: int = 0) -> None:
-        self.address, self.policy = address, policy
-        self.load = self.failures = 0
-        self.avoid_until = 0.0
+    def __init__(
+        self, address: str, key: str | None, policy: RetryPolicy, connections: int = 0, observe: Observe | None = None
+    ) -> None:
+        self.address, self.policy, self._observe = address, policy, observe
+        self._draining: set[asyncio.Task[None]] = set()
+        self.turn: AbstractAsyncContextManager[None] = nullcontext()
+        self.load, self.failures, self.avoid_until = 0, 0, 0.0
         self._key, self._connections = key, connections
         self._client: aiohttp.ClientSession | None = None
 
@@ -111,15 +99,17 @@ class Server:
         async with self._request("GET", path) as response:
             return None if response.status in ABSENT else _document(response, await _body(response))
 
-    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    async def post(self, path: str, body: dict[str, Any], purpose: Purpose | None = None) -> dict[str, Any]:
         """The JSON reply to a JSON request."""
-        async with self._request("POST", path, body) as response:
+        async with self._request("POST", path, body, purpose) as response:
             return _document(response, await _body(response))
 
     @asynccontextmanager
-    async def events(self, path: str, body: dict[str, Any]) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+    async def events(
+        self, path: str, body: dict[str, Any], purpose: Purpose | None = None
+    ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
         """The events of a streamed reply. Leaving the context early closes the connection, which cancels the request."""
-        async with self._request("POST", path, body) as response:
+        async with self._request("POST", path, body, purpose) as response:
             if response.status >= 400:
                 _document(response, await _body(response))
             async with aclosing(self._events(response)) as events:
@@ -138,20 +128,35 @@ class Server:
 
     @asynccontextmanager
     async def _request(
-        self, method: str, path: str, body: dict[str, Any] | None = None
+        self, method: str, path: str, body: dict[str, Any] | None = None, purpose: Purpose | None = None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
-        begun = False
+        begun, outcome = False, "cancelled"
         try:
-            async with self._session().request(method, self.address + path, data=data) as response:
-                begun = True
-                try:
-                    yield response
-                finally:
-                    if not response.content.at_eof():
-                        response.close()
+            response = await self._session().request(
+                method, self.address + path, data=data, headers=purpose.headers if purpose else None
+            )
+            begun = True
+            try:
+                yield response
+            finally:
+                outcome = str(response.status) if response.content.at_eof() else outcome
+                self._leave(response)
         except (aiohttp.ClientError, TimeoutError) as error:
+            outcome = "error"
             raise _fault(error, self.policy, begun) from error
+        finally:
+            if self._observe:
+                self._observe(self.address, purpose.kind if purpose else "other", outcome)
+
+    def _leave(self, response: aiohttp.ClientResponse) -> None:
+        """The rest of a reply is not needed: close the connection, or read on for a server that has to finish."""
+        if response.content.at_eof() or not self.policy.drain:
+            (response.release if response.content.at_eof() else response.close)()
+            return
+        task = asyncio.create_task(_read_to_end(response))
+        self._draining.add(task)
+        task.add_done_callback(self._draining.discard)
 
     def _session(self) -> aiohttp.ClientSession:
         if self._client is None:
@@ -169,6 +174,8 @@ class Server:
     async def close(self) -> None:
         """Close the connections; the next request opens new ones."""
         client, self._client = self._client, None
+        for task in self._draining:
+            task.cancel()
         if client:
             await client.close()
 
@@ -183,6 +190,13 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
     if announced > MAX_BODY_BYTES:
         raise BadReply(f"it sent a reply of more than {MAX_BODY_BYTES >> 20} MB")
     return b"".join(parts)
+
+
+async def _read_to_end(response: aiohttp.ClientResponse) -> None:
+    """Read a reply and drop it."""
+    with suppress(aiohttp.ClientError), closing(response):
+        while await response.content.readany():
+            pass
 
 
 async def _read_some(response: aiohttp.ClientResponse, limit: float | None) -> bytes:

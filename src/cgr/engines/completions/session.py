@@ -15,6 +15,7 @@ from cgr.errors import EngineError
 from cgr.records import Token
 
 FEW_LEFT = 4  # a probe that is decided with this few tokens to go is read to its end, for its usage figures
+USAGE_EVERY = 16  # in one session of this many, the first probe is read to its end in any case
 
 
 class CompletionsSession:
@@ -41,6 +42,8 @@ class CompletionsSession:
         limit = min(sampling.limit or room, room)
         self.thinking = ThinkingReader(client, replica, form, prompt, sampling, limit, self._think_slot)
         self._release, self._closed, self._surplus = release, False, 0
+        self._wants_usage = client.sessions % USAGE_EVERY == 0
+        client.sessions += 1
 
     @property
     def wasted(self) -> int:
@@ -72,7 +75,7 @@ class CompletionsSession:
         began = time.perf_counter()
         thought = self.trace[: len(self.trace) - rewind]
         prompt = await self.client.prompt_for([*self.prompt, *thought, *suffix])
-        request = probe_request(self.client.dialect, prompt, limit, top, self._probe_slot)
+        request = probe_request(self.client.dialect, prompt, limit, top, self._probe_slot, self.replica.purpose("probe"))
         control = frozenset[int]() if top else self.form.control  # with alternatives, a control token is one like any other
         attempts = Attempts(self.replica)
         answered = await attempts.until_done(lambda server: self._probe_once(server, request, done, control))
@@ -83,13 +86,14 @@ class CompletionsSession:
     ) -> Answered:
         """One attempt, complete or not at all: an incomplete probe is never an answer."""
         reading = _ProbeReading(control, done, self.client.dialect.token_ids != "none")
-        async with self.client.stream(server, request) as pieces:
+        async with server.turn, self.client.stream(server, request) as pieces:
             async for piece in pieces:
                 reading.take(piece)
                 if reading.over and not self._reads_on(request.count - reading.received):
                     break
         if not reading.over:
             raise BadReply("it broke off in the middle of a probe")
+        self._wants_usage = False
         self._surplus += reading.surplus
         if not reading.tokens and not reading.ended:
             raise EngineError("The server gave no log-probabilities.", "cgr needs a server that returns them.")
@@ -97,13 +101,13 @@ class CompletionsSession:
 
     def _reads_on(self, left: int) -> bool:
         """Whether to read a decided probe to its end: OpenAI's API reports only there what was cached."""
-        return self.client.dialect.api == "openai" and left <= FEW_LEFT
+        return self.client.dialect.api == "openai" and (left <= FEW_LEFT or self._wants_usage)
 
     async def write(self, limit: int) -> AsyncIterator[Written]:
         """The answer after the thinking, sampled as the thinking is, from a seed of its own."""
         start = [*self.prompt, *self.trace, *self.form.tag.ids]
         left = 0 if self.thinking.eos else min(limit, self.form.context - len(start))
-        attempts, stop = Attempts(self.replica), None
+        attempts, stop, top = Attempts(self.replica), None, self.sampling.answer_top
         while left > 0 and stop is None:
             server = self.replica.server
             try:
@@ -111,7 +115,7 @@ class CompletionsSession:
                     async for piece in pieces:
                         start, left, stop = [*start, *piece.ids], left - len(piece.ids), piece.stop or stop
                         attempts.progress()
-                        yield Written(piece.text, len(piece.ids), piece.stop)
+                        yield Written(piece.text, len(piece.ids), piece.stop, piece.tokens if top is not None else ())
                 if stop is None:
                     raise BadReply("it broke off in the middle of the answer")
             except Fault as fault:
@@ -121,7 +125,17 @@ class CompletionsSession:
         sampling = replace(self.sampling, logprobs=False)
         seed = keyed_seed(sampling.seed, len(start) - len(self.prompt))
         prompt, stream = await self.client.prompt_for(start), self.client.dialect.stream
-        return CompletionRequest(prompt, count, sampling, seed, stream=stream, slot=self._think_slot, stop=sampling.stop)
+        return CompletionRequest(
+            prompt,
+            count,
+            sampling,
+            seed,
+            top=sampling.answer_top,
+            stream=stream,
+            slot=self._think_slot,
+            stop=sampling.stop,
+            purpose=self.replica.purpose("answer"),
+        )
 
     async def close(self) -> None:
         """Cancel what is running, and give the place back."""

@@ -11,7 +11,7 @@ from cgr.engines.base import ModelInfo, Sampling
 from cgr.engines.completions.client import CompletionClient, Pool, ServedModel
 from cgr.engines.completions.detect import SAMPLE, Detection, detect, sample_prompt, served_model, tokenizer_style
 from cgr.engines.completions.dialect import LLAMA, CompletionRequest, Dialect
-from cgr.engines.completions.engine import ANY_SLOT, CHUNK, NAME, Connected, check_key, server_capabilities
+from cgr.engines.completions.engine import CHUNK, NAME, Connected, Place, check_key, server_capabilities
 from cgr.engines.completions.http import RetryPolicy, Server
 from cgr.engines.completions.thinking import ThinkingFormat
 from cgr.engines.open import ModelOptions
@@ -58,7 +58,7 @@ async def connect(addresses: Sequence[str], options: ModelOptions, policy: Retry
         ThinkingFormat(EndTag(tags.close, close_ids), control, eos, context, chunk),
         ModelInfo(served.model, NAME, context, tags.open, tags.close, sessions=places),
         server_capabilities(dialect, chunk),
-        (ANY_SLOT,) * places,
+        (Place(),) * places,
         local,
         tuple(notes),
     )

@@ -188,7 +188,7 @@ class ThinkingReader:
     async def _request(self, server: Server, count: int, attempts: Attempts, on_piece: OnPiece) -> None:
         before = self._position
         stop: WrittenStop | None = None
-        async with self.client.stream(server, await self._completion_request(count)) as pieces:
+        async with server.turn, self.client.stream(server, await self._completion_request(count)) as pieces:
             async for piece in pieces:
                 if piece.ids:
                     await self._receive(piece, on_piece)
@@ -215,6 +215,7 @@ class ThinkingReader:
             TOP_MEAN if self.sampling.logprobs else None,
             streamed and self.client.dialect.stream,
             self.slot,
+            purpose=self.replica.purpose("think"),
         )
 
     async def _receive(self, piece: Piece, on_piece: OnPiece) -> None:

@@ -1,7 +1,11 @@
-"""GGUF files on a llama.cpp server inside this process, on loopback, behind a random key.
+"""GGUF files on llama.cpp servers inside this process, on loopback, behind a random key.
 
-To the rest of cgr it is a completions server whose dialect is known and whose thinking comes in chunks of 32 tokens. The
-server ends with the process, however that ends. Nobody without the key can use its port, and it writes no logs.
+To the rest of cgr they are completions servers whose dialect is known and whose thinking comes in chunks of 32 tokens. They
+end with the process, however that ends. Nobody without the key can use their ports, and they write no logs.
+
+A large file has one server. A small one has a server for each core that the sessions can use, since a core computes the
+tokens of a small model faster one sequence at a time than many in a batch, and threads that share the work of one token
+spend more time on waiting for each other than on the work.
 """
 
 from __future__ import annotations
@@ -11,17 +15,18 @@ import hashlib
 import os
 import secrets
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cgr.engines.base import FILTERS, Capabilities, Engine, ModelInfo
 from cgr.engines.completions.client import CompletionClient, Pool, ServedModel
 from cgr.engines.completions.dialect import Dialect
-from cgr.engines.completions.engine import CHUNK, CompletionsEngine, Connected
+from cgr.engines.completions.engine import CHUNK, CompletionsEngine, Connected, Place
 from cgr.engines.completions.http import RetryPolicy, Server
 from cgr.engines.completions.thinking import ThinkingFormat
 from cgr.engines.llama.header import GgufHead, read_head
-from cgr.engines.open import EMBEDDED, ModelOptions, find_model
+from cgr.engines.open import EMBEDDED, SHIPPED, ModelOptions, find_model
 from cgr.engines.text.chat import EndTag, ThinkTags, find_tags, need_tags, opens_thinking
 from cgr.errors import EngineError, NotAModel, UsageError
 
@@ -29,9 +34,15 @@ if TYPE_CHECKING:
     import xllamacpp
 
 NAME = "llama.cpp"
+CAPABILITIES = Capabilities(
+    "top-k", True, True, True, thinking_logprobs=True, answer_logprobs=True, alternatives=True, sampling=FILTERS
+)
 OPTIONS: frozenset[str] = frozenset()
 SAMPLED_BYTES = 2**23  # of a file's beginning, middle and end, for its fingerprint
 EXACT_BYTES = 2**28  # up to this size a file runs with a 32-bit cache
+SMALL_BYTES = 2**27  # up to this size a file has several servers, each with its own copy of the weights
+MAX_SERVERS = 8  # of one file: one event loop cannot send requests fast enough for more
+TURNS = 2  # chunks and probes at once on a server with a 32-bit cache: one is computed while another is on its way
 # The server is in this process: it is there, or it is gone for good. A long prompt may take any time.
 MAX_SLOTS = 256  # llama.cpp has no more sequences
 _used_in: dict[str, int] = {}
@@ -52,49 +63,60 @@ class LlamaEngine(CompletionsEngine):
     def __init__(self, path: Path, options: ModelOptions = ModelOptions()) -> None:
         super().__init__((), options)
         self.policy = POLICY
-        self.path, self.threads = path, _threads(options.threads)
+        self.path = path
         self._key = secrets.token_urlsafe(32)
-        self._server: xllamacpp.Server | None = None
+        self._servers: list[xllamacpp.Server] = []
 
     @property
     def address(self) -> str:
-        """Where the server listens."""
-        return str(self._server.listening_address) if self._server else ""
+        """Where the first server listens."""
+        return str(self._servers[0].listening_address) if self._servers else ""
 
     async def _connect(self) -> Connected:
-        info, slots = await asyncio.to_thread(self._load)
+        info = await asyncio.to_thread(self._load)
+        slots = self.options.sessions * self._width
         dialect = Dialect("llama.cpp", NAME, info.context, slots, "llama.cpp", logprobs=1000, prefix_cache=True)
         served = ServedModel(self.address, info.name, info.context, NAME, self._properties())
-        each = slots // self.options.sessions
         return Connected(
-            (self.address,),
+            tuple(str(server.listening_address) for server in self._servers),
             self._key,
             served,
             dialect,
             self.tags,
             await self._form(dialect, served),
             info,
-            Capabilities("top-k", True, True, True, overlap=each > 1, thinking_logprobs=True, sampling=FILTERS),
-            tuple(tuple(range(first, first + each)) for first in range(0, slots, each)),
+            replace(CAPABILITIES, overlap=self._width > 1),
+            spread(self.options.sessions, len(self._servers), self._width),
+            turns=max(TURNS, self._width) if self._exact else 0,
         )
 
-    def _load(self) -> tuple[ModelInfo, int]:
-        """Start the server. A session has one slot, and a second one if probes are to overlap with thinking."""
+    @property
+    def _width(self) -> int:
+        """Slots of a session: a second one if probes are to overlap with thinking."""
+        return 2 if self.options.overlap else 1
+
+    @property
+    def _exact(self) -> bool:
+        return not self.head.quantised and self.path.stat().st_size < EXACT_BYTES
+
+    def _load(self) -> ModelInfo:
+        """Start the servers."""
         head, options = read_head(self.path), self.options
         self.head, self.tags = (
             head,
             need_tags(options.tags or find_tags(head.chat_template, head.control_ids), str(self.path)),
         )
-        slots = options.sessions * (2 if options.overlap else 1)
-        if slots > MAX_SLOTS:
-            most = MAX_SLOTS // (2 if options.overlap else 1)
-            raise UsageError(
-                f"llama.cpp cannot think about {options.sessions} questions at once.", f"Use --sessions {most}."
-            )
         context = min(options.session_context, head.context) or head.context
-        exact = not head.quantised and self.path.stat().st_size < EXACT_BYTES
-        self._server = start_server(self.path, self._key, slots, context, self.threads, exact=exact)
-        return self._info(options.model or EMBEDDED, context), slots
+        count, threads = servers_and_threads(self.path, options)
+        places = spread(options.sessions, count, self._width)
+        slots = [sum(len(place.slots) for place in places if place.server == number) for number in range(count)]
+        if max(slots) > MAX_SLOTS:
+            raise UsageError(
+                f"llama.cpp cannot think about {options.sessions} questions at once here.",
+                f"Use --sessions {count * MAX_SLOTS // self._width}.",
+            )
+        self._servers = [start_server(self.path, self._key, some, context, threads, exact=self._exact) for some in slots]
+        return self._info(options.model or EMBEDDED, context, threads)
 
     def _properties(self) -> dict[str, str]:
         """What llama-server reports at /props."""
@@ -113,7 +135,7 @@ class LlamaEngine(CompletionsEngine):
         ends = frozenset(control.values()) - {control.get(self.tags.open, -1)}
         return ThinkingFormat(EndTag(self.tags.close, close_ids), ends, frozenset(), dialect.context, CHUNK)
 
-    def _info(self, name: str, context: int) -> ModelInfo:
+    def _info(self, name: str, context: int, threads: int) -> ModelInfo:
         head = self.head
         return ModelInfo(
             name=name,
@@ -127,8 +149,9 @@ class LlamaEngine(CompletionsEngine):
             fingerprint=fingerprint(self.path),
             model_context=head.context,
             sessions=self.options.sessions,
-            threads=self.threads,
+            threads=threads,
             template_opens=opens_thinking(head.chat_template, self.tags),
+            shipped=any(self.path.samefile(find_model(one)) for one in SHIPPED),
         )
 
 
@@ -165,9 +188,38 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _threads(given: int | None) -> int:
-    """Half of the cores: llama.cpp's threads spin, and become very slow when two of them share a core."""
-    return given or max(1, (os.cpu_count() or 2) // 2)
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def default_sessions(path: Path) -> int:
+    """Sessions of a file if no number is given: one for each server that it can have. A large model has one, because there
+    may not be the memory for more."""
+    return min(cores(), MAX_SERVERS) if path.stat().st_size < SMALL_BYTES else 1
+
+
+def servers_and_threads(path: Path, options: ModelOptions) -> tuple[int, int]:
+    """The number of servers for a file, and the threads of each. `options.threads` is the number of threads together.
+
+    By default each server gets half of its share of the cores, and at least one: llama.cpp's threads spin, and become very
+    slow when two of them share a core.
+    """
+    several = path.stat().st_size < SMALL_BYTES and _only_cpu()
+    servers = min(options.sessions, options.threads or cores(), MAX_SERVERS) if several else 1
+    return servers, max(1, options.threads // servers if options.threads else cores() // servers // 2)
+
+
+def spread(sessions: int, servers: int, width: int) -> tuple[Place, ...]:
+    """A place for each session, the servers in turn. `width`: slots of a place."""
+    firsts = [number // servers * width for number in range(sessions)]
+    return tuple(Place(number % servers, tuple(range(first, first + width))) for number, first in enumerate(firsts))
+
+
+def _only_cpu() -> bool:
+    import xllamacpp
+
+    return all(one["name"] == "CPU" for one in xllamacpp.get_device_info())
 
 
 def start_server(path: Path, key: str, slots: int, context: int, threads: int, *, exact: bool = True) -> xllamacpp.Server:
@@ -193,7 +245,7 @@ def start_server(path: Path, key: str, slots: int, context: int, threads: int, *
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     if exact:
         params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
-    if exact or all(one["name"] == "CPU" for one in xllamacpp.get_device_info()):
+    if exact or _only_cpu():
         params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
     try:
         return xllamacpp.Server(params)

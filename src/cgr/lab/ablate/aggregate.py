@@ -18,7 +18,7 @@ from cgr.errors import NotRecorded
 from cgr.lab.ablate.inputs import AblationInputs
 from cgr.lab.ablate.rank import Presentation, RankedVariant, Variant
 from cgr.lab.ablate.result import AblationResult
-from cgr.lab.decide.columns import Columns
+from cgr.lab.decide.columns import Columns, counted_probes
 from cgr.lab.output import Head
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.lab.types import Floats
@@ -44,6 +44,8 @@ def ablate(inputs: AblationInputs) -> AblationResult:
     columns, traces = inputs.columns(), inputs.run.traces(inputs.main, whole=True)
     check_recorded(inputs, traces)
     variants = [_variant(columns, traces, *kind) for kind in product(certainty.AGGREGATES, (False, True))]
+    if any(probe.options for trace in traces for probe in trace.probes):
+        variants.append(_variant(columns, traces, certainty.OPTIONS, brace=False))
     return SHOWN.result(columns, variants, inputs.threshold)
 
 
@@ -51,7 +53,7 @@ def check_recorded(inputs: AblationInputs, traces: Sequence[RecordedTrace]) -> N
     """Raise `NotRecorded` if the probes have no tokens (imported runs)."""
     if not any(probe.tokens for trace in traces for probe in trace.probes):
         message = f"The probes in {inputs.run.folder} were recorded without their tokens."
-        raise NotRecorded(message, inputs.command("--set with-tokens"))
+        raise NotRecorded(message, inputs.command("--probes with-tokens"))
 
 
 def _variant(columns: Columns, traces: Sequence[RecordedTrace], aggregate: str, brace: bool) -> Variant:
@@ -63,9 +65,9 @@ def certainties(columns: Columns, traces: Sequence[RecordedTrace], aggregate: st
     """The certainty of each probe under another aggregate, in the shape of the columns."""
     found, step = np.zeros(columns.at.shape), columns.info.interval
     for row, trace in enumerate(traces):
-        probes = [probe for probe in trace.probes if 0 < probe.at < trace.budget and probe.at % step == 0]
-        for place, probe in enumerate(sorted(probes, key=lambda probe: probe.at)):
-            found[row, place] = certainty.aggregate(aggregate, probabilities(probe, brace))
+        for place, probe in enumerate(one for one in counted_probes(trace) if not step or one.at % step == 0):
+            counted = replace(probe, probabilities=probabilities(probe, brace))
+            found[row, place] = certainty.of_probe(aggregate, counted)
     return found
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cgr.lab.output import style
-from cgr.lab.score.paired import MARGIN, Score
+from cgr.lab.score.bounds import MARGIN
+from cgr.lab.score.paired import Score
 from cgr.lab.types import Floats, Interval
 from cgr.records import visible
 
@@ -54,7 +55,7 @@ def accuracy(axes: Any, x: Floats, scores: Sequence[Score]) -> None:
     axes.set_ylabel("Accuracy change (points)")
     floor = min(float(low.min()), MARGIN * 2)
     axes.set_ylim(max(floor, -12) * 1.1, max(float(high.max()), 1) * 1.15)
-    text, options = "equal: interval above −1 point", {"ha": "right", "va": "top", "fontsize": 8}
+    text, options = "margin of equal accuracy", {"ha": "right", "va": "top", "fontsize": 8}
     style.beside_axis(axes, 0.995, MARGIN, text, (0, -4), color=style.BASELINE, **options)
 
 

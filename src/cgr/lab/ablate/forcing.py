@@ -100,7 +100,8 @@ class ForcedRun:
 
     def until_sure(self, threshold: float, spec: ProbeSpec) -> Decisions:
         """The rule `cgr-forced`. The two rules see the same trace until one of them stops."""
-        return replayed(CgrForced(threshold=threshold, interval=self.info.interval), self.traces, spec)
+        rule, interval = CgrForced(threshold=threshold), self.info.interval
+        return replayed(replace(rule, interval=interval) if interval else rule, self.traces, spec, irregular=not interval)
 
     @cached_property
     def departed(self) -> int:
@@ -145,7 +146,7 @@ def load_forced(inputs: AblationInputs, folder: Path) -> ForcedRun:
     if not common:
         message = f"The runs in {inputs.run.folder} and {folder} have no question and seed in common."
         raise UsageError(message, "Record the forced run with the same questions and seeds.")
-    natural = Columns.of((one for one in inputs.run.traces(inputs.main) if key_of(one) in common), inputs.run.info)
+    natural = Columns.of((one for one in inputs.run.traces(inputs.main) if key_of(one) in common), inputs.columns().info)
     order = {question: place for place, question in enumerate(natural.questions)}
     kept = sorted((one for one in traces if key_of(one) in common), key=lambda one: (order[one.question_id], one.seed))
     return ForcedRun(folder, info, natural, tuple(kept))
@@ -188,7 +189,7 @@ def steps(run: ForcedRun) -> tuple[ForcedStep, ...]:
     """Means of probes by their distance from the natural end, over traces with a natural end. Probes made where the model
     tried to end again are left out: certainty is highest there."""
     columns, natural = Columns.of(map(_without_end_probes, run.traces), run.info), run.natural
-    if not columns.at.size:
+    if not columns.at.size or not run.info.interval:
         return ()
     interval = run.info.interval
     after = np.ceil((columns.at - natural.natural[:, None]) / interval).astype(np.int64)

@@ -19,7 +19,7 @@ import numpy as np
 from cgr.errors import NotRecorded
 from cgr.lab.ablate import figures
 from cgr.lab.ablate.inputs import AblationInputs, stopping
-from cgr.lab.ablate.rank import SELECTION_NOTE
+from cgr.lab.ablate.rank import SELECTION_NOTE, accuracy_kept
 from cgr.lab.ablate.result import SCORE_HEADS, AblationResult, percent, points
 from cgr.lab.decide.columns import Columns
 from cgr.lab.output import Head, Table, style
@@ -76,14 +76,13 @@ def conclude_threshold(rows: Sequence[ThresholdScore], measured: Paired, usual: 
     )
     place = measured.best_equal()
     if place is None:
-        return f"At no threshold does the interval of the change in accuracy stay above −1 point. {at_usual}."
+        return f"More than 1 point of accuracy is lost at every threshold. {at_usual}."
     best, saving = rows[place], rows[place].score
+    kept = accuracy_kept(saving)
     if best.threshold == usual:
-        return f"{at_usual}: the largest net saving of all thresholds whose interval stays above −1 point."
-    return (
-        "The largest net saving at equal accuracy (interval above −1 point) is "
-        f"{percent(saving.net_share, saving.ci95_net_share)}, at {best.threshold:g}. {at_usual}."
-    )
+        return f"{kept} the net saving is largest at the usual threshold. {at_usual}."
+    most = percent(saving.net_share, saving.ci95_net_share)
+    return f"{kept} the largest net saving is {most}, at {best.threshold:g}. {at_usual}."
 
 
 def draw_threshold(rows: Sequence[ThresholdScore], usual: float) -> Any:
@@ -99,6 +98,9 @@ def draw_threshold(rows: Sequence[ThresholdScore], usual: float) -> Any:
 
 def ablate_interval(inputs: AblationInputs) -> AblationResult:
     """The ablation on the probe set with the shortest interval."""
+    if not inputs.on_grid():
+        message = f"The probes in {inputs.run.folder} are at irregular positions, which have no interval."
+        raise NotRecorded(message, inputs.command())
     columns, usual = inputs.columns(finest(inputs)), inputs.threshold
     grid = multiples(columns)
     decisions = [stopping(columns, usual, one) for one in grid]

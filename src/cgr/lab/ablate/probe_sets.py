@@ -48,8 +48,8 @@ class AskingRow(Record):
     """One prompt. `ends`: accuracy of the answers at the end of the thinking with this prompt."""
 
     probe_set: str
-    prefix: str
-    close_think: str
+    prefix: str | None
+    close_think: str | None
     ends: float
     contender: RankedVariant
 
@@ -68,7 +68,7 @@ def ablate_prompt(inputs: AblationInputs) -> AblationResult:
     """Every prompt of the run's own model."""
     names = prompt_sets(inputs)
     if len(names) < 2:
-        raise NotRecorded(NO_PROMPT, inputs.command("--close-think always --set closed"))
+        raise NotRecorded(NO_PROMPT, inputs.command("--close-think always --probes closed"))
     main, *others = inputs.together(names)
     variants = [_prompt(inputs, *pair, main) for pair in zip(names, (main, *others), strict=True)]
     return PROMPTS.result(main, variants, inputs.threshold, inputs.missing_note(names))
@@ -76,7 +76,7 @@ def ablate_prompt(inputs: AblationInputs) -> AblationResult:
 
 def prompt_sets(inputs: AblationInputs) -> list[str]:
     """The main probe set, then those of the same model with another prefix or end tag; one for each prompt."""
-    found: dict[tuple[str, str], str] = {}
+    found: dict[tuple[str | None, str | None], str] = {}
     main = inputs.sets[inputs.main].asking
     for name, one in inputs.on_grid().items():
         with_main_prompt = replace(one.asking, prefix=main.prefix, close_think=main.close_think)
@@ -89,8 +89,8 @@ def _prompt(inputs: AblationInputs, probe_set: str, columns: Columns, main: Colu
     """The probes of a set with the final answers of the main one."""
     asking, ends = inputs.sets[probe_set].asking, float(columns.final_right[columns.graded].mean())
     finals = {name: getattr(main, name) for name in ("final_certainty", "final_closed", "final_valid", "final_right")}
-    prefix, close_think = asking.prefix.strip(), asking.close_think
-    name = prefix if close_think == "never" else f"{prefix} (close_think {close_think})"
+    prefix, close_think = "unknown" if asking.prefix is None else asking.prefix.strip(), asking.close_think
+    name = prefix if close_think in (None, "never") else f"{prefix} (close_think {close_think})"
     return Variant(name, replace(columns, **finals), partial(AskingRow, probe_set, asking.prefix, close_think, ends))
 
 
@@ -98,7 +98,7 @@ def ablate_model(inputs: AblationInputs) -> AblationResult:
     """The model itself, then every other prober, with the generator's answer and with its own."""
     names = other_models(inputs)
     if not names:
-        raise NotRecorded(NO_MODEL, inputs.command("--model embedded-prober --set prober"))
+        raise NotRecorded(NO_MODEL, inputs.command("--model embedded-prober --probes prober"))
     own, *others = inputs.together([inputs.main, *names])
     variants = [Variant("the model itself", own, partial(ProberRow, inputs.main, inputs.run.config.model, "itself"))]
     for name, probes in zip(names, others, strict=True):

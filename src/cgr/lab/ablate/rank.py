@@ -23,8 +23,9 @@ from cgr.records import Record
 
 MAX_THRESHOLDS = 96  # that are tried for each variant: quantiles of its own certainty
 SELECTION_NOTE = (
-    "The thresholds for equal accuracy (the largest net saving whose interval stays above −1 point) are chosen on the same "
-    "questions that they are shown on: expect slightly smaller savings on other questions."
+    "The thresholds for equal accuracy are those with the largest net saving while the lower bound of the difference stays "
+    "above −1 point; if no bound does, those with the highest bound. They are chosen on the same questions that they are "
+    "shown on: expect slightly smaller savings on other questions."
 )
 TRUST_HEADS = (
     *with_interval("auroc", "AUROC", ".3f"),
@@ -41,7 +42,8 @@ EQUAL_HEADS = (
 @dataclass(frozen=True, slots=True)
 class RankedVariant(Record):
     """`score` is at the usual threshold. `equal` is at `equal_threshold`, where the net saving is largest while accuracy
-    equals the baseline's (None if there is no such threshold). `ci95_behind`: the best of these savings minus this one."""
+    equals the baseline's; its verdict says whether that is shown or cannot be told. None: more than 1 point is lost at
+    every threshold. `ci95_behind`: the best of these savings minus this one."""
 
     name: str
     score: Score
@@ -134,14 +136,20 @@ def conclude(ranked: Sequence[RankedVariant]) -> str:
     """The variant that saves most at equal accuracy, those that do not differ from it, and the range of AUROC."""
     equal = [(one, one.equal) for one in ranked if one.equal]
     if not equal:
-        return f"No variant has equal accuracy (interval above −1 point) at any threshold. {_auroc_range(ranked)}".strip()
+        return f"Every variant loses more than 1 point at every threshold. {_auroc_range(ranked)}".strip()
     best, score = max(equal, key=lambda pair: pair[1].net_share)
     tied = [one.name for one, _ in equal if one is not best and one.ci95_behind and one.ci95_behind[0] <= 0]
     text = (
-        f"At equal accuracy “{best.name}” saves most: net {percent(score.net_share, score.ci95_net_share)} "
+        f"{accuracy_kept(score)} “{best.name}” saves most: net {percent(score.net_share, score.ci95_net_share)} "
         f"at a threshold of {best.equal_threshold:.4g}; {_others(len(ranked) - 1, len(equal) - 1, tied)}"
     )
     return f"{text} {_auroc_range(ranked)}".strip()
+
+
+def accuracy_kept(score: Score) -> str:
+    """How a sentence about equal accuracy begins."""
+    unproven = "Within 1 point of accuracy, as far as so few questions can tell,"
+    return "At equal accuracy" if score.equal else unproven
 
 
 def _others(others: int, with_equal: int, tied: Sequence[str]) -> str:
@@ -149,7 +157,7 @@ def _others(others: int, with_equal: int, tied: Sequence[str]) -> str:
     if not others:
         return "there is no other variant."
     if not with_equal:
-        return "no other variant has equal accuracy at any threshold."
+        return "every other variant loses more than 1 point at every threshold."
     if not tied:
         return "the others save less."
     if len(tied) == others > 1:

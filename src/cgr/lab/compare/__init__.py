@@ -5,35 +5,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cgr.errors import UsageError
+from cgr.errors import NotRecorded, UsageError
 from cgr.lab.compare import figure, tables
-from cgr.lab.compare.result import AREA, SAVING, Compared, Entry, Point, Split, Winner
-from cgr.lab.compare.settings import Choice, Decide, Rules, Setting, choose, chosen_rules, corners, points, sweep, winner
+from cgr.lab.compare.measured import Parts, Results, across_splits, apart, measured, several_splits
+from cgr.lab.compare.result import Compared, Split
+from cgr.lab.compare.settings import Decide, Rules, Setting, Swept, chosen_rules, sweep
 from cgr.lab.decide.arrays import at_end
 from cgr.lab.decide.columns import Columns
 from cgr.lab.decide.run import Run
 from cgr.lab.exchange import as_run_folder
-from cgr.lab.fit import learn
+from cgr.lab.fit import cross_fitted
 from cgr.lab.output import as_json, beside, style, unique_names, write_json, write_table
-from cgr.lab.score.accuracy import PENALTIES, check_penalties, graded_questions
+from cgr.lab.score.accuracy import LEAST, PENALTIES, check_penalties, graded_questions, split_questions
+from cgr.lab.score.adaptive import SURE, false_sure, headroom, plain_verdict
 from cgr.lab.score.bootstrap import DRAWS
-from cgr.lab.score.paired import LEAST, MARGIN, Paired, by_question, split_questions
+from cgr.lab.score.bounds import MARGIN
 from cgr.lab.types import Bools
 from cgr.rules import Rule
 
 TUNE_ON = 0.5
+SPLITS = 10
 FOLDER, JSON, FIGURE = "compare", "compare.json", "frontier"
 CAPTION = "Accuracy against tokens for each rule, and the tokens that each saves at equal accuracy."
+NOTHING = "there is nothing to compare rules on."
+HOW_TO_PROBE = "Make probes with `cgr probe`; traces that are shorter than its interval get none."
 NO_RULE = "No rule can be decided on these recordings."
 TOO_FEW = "Too few questions to hold any out: parameters were chosen on the questions that are shown."
 IN_SAMPLE = "Parameters were chosen on the questions that are shown: expect less on other questions."
-Learn = Callable[[Rule, Bools], Rule]
+Learn = Callable[[Rule, Bools], Decide | None]
 
 
 def compare(
@@ -47,27 +51,45 @@ def compare(
     max_replays: int | None = None,
     learn: Learn | None = None,
     questions: Sequence[str] = (),
+    splits: int = SPLITS,
+    texts: Mapping[str, str] | None = None,
 ) -> Compared:
     """All rules (or these) on one run. `decide`: what a rule decides on its traces, or `NotRecorded`.
 
     A rule given by name or file probes on the run's grid; a rule object is used as it is. Each is tried at every value of
     its main parameter. Values are chosen on the share `tune_on` of the questions and shown on the others. `max_replays`: a
-    rule without an array form that needs more replays is left out, and listed. `learn`: fits a rule to some questions
-    before it is compared. `questions`: all questions of the run, if the columns do not have all of them.
+    rule without an array form that needs more replays is left out, and listed. `learn`: fits a rule to some questions, and
+    gives what it then decides. `questions`: all questions of the run, if the columns do not have all of them. `splits`: how
+    many splits of the questions are tried. `texts`: of the questions, to find those that are in both parts.
     """
     if not 0 <= tune_on < 1:
         raise UsageError(
             f"A share of {tune_on:g} of the questions cannot be tuned on.", "Choose one from 0 (show them all) to below 1."
         )
+    if splits < 1:
+        raise UsageError(f"A comparison over {splits} splits is none.", "Use 1 or more: --splits 10.")
     _check_gradable(columns)
     parts = split_questions(columns, tune_on, questions)
-    split = Split(int(parts[0].sum()), int(parts[1].sum()), apart=not (parts[0] & parts[1]).any())
-    chosen = chosen_rules(rules, columns.info.interval)
-    if learn and split.apart:
-        chosen = {name: learn(rule, parts[0]) for name, rule in chosen.items()}
-    swept = [sweep(name, rule, columns, decide, max_replays) for name, rule in chosen.items()]
-    settings = [setting for made, _ in swept for setting in made]
-    results = _Results(settings, tuple(penalties), *_paired(columns, settings, parts, draws))
+    split = Split(int(parts[0].sum()), int(parts[1].sum()), apart(parts), shared_texts(columns, parts, texts))
+    baseline, chosen = at_end(columns), chosen_rules(rules, columns.info.interval)
+    swept: dict[str, Swept] = {}
+
+    def settings_of(parts: Parts) -> list[Setting]:
+        """The settings for one split. A rule that learns has other decisions in each; the others are decided once."""
+        found = []
+        for name, rule in chosen.items():
+            decide_learned = learn(rule, parts[0]) if learn and apart(parts) else None
+            if name not in swept or decide_learned:
+                swept[name] = sweep(name, rule, columns, decide_learned or decide, max_replays)
+            found += swept[name][0]
+        return found
+
+    settings = settings_of(parts)
+    missing = tuple(one for name in chosen for one in swept[name][1])
+    tried = several_splits(columns, tune_on, questions, splits)
+    across = across_splits(columns, baseline, settings_of, tried)
+    results = Results(columns, settings, tuple(penalties), *measured(columns, baseline, settings, parts, draws))
+    room, sure = headroom(columns), false_sure(columns, SURE)
     return Compared(
         run=columns.info,
         questions=int(graded_questions(columns).sum()),
@@ -77,13 +99,38 @@ def compare(
         penalties=tuple(penalties),
         baseline=results.shown_points[0],
         whole_baseline=results.whole_points[0],
-        entries=results.entries,
+        entries=results.entries(across),
         winners=results.winners,
-        missing=tuple(one for _, refused in swept for one in refused),
-        notes=() if split.apart else (IN_SAMPLE if tune_on <= 0 else TOO_FEW,),
+        missing=missing,
+        notes=_notes(split, tune_on),
         margin=MARGIN,
         draws=draws,
+        oracle=results.oracle,
+        headroom=room,
+        false_sure=sure,
+        verdict=plain_verdict(room, sure),
+        splits=len(tried),
     )
+
+
+def _notes(split: Split, tune_on: float) -> tuple[str, ...]:
+    if not split.apart:
+        return (IN_SAMPLE if tune_on <= 0 else TOO_FEW,)
+    if split.shared_texts:
+        texts = "1 text is" if split.shared_texts == 1 else f"{split.shared_texts} texts are"
+        return (f"{texts} both among the questions that parameters were chosen on and among those shown.",)
+    return ()
+
+
+def shared_texts(columns: Columns, parts: Parts, texts: Mapping[str, str] | None) -> int | None:
+    """How many different texts questions of both parts have; None if texts are not known. White space does not matter."""
+    if texts is None or not apart(parts):
+        return None
+    tuning, shown = (
+        {" ".join(texts.get(name, "").split()) for name, here in zip(columns.questions, part, strict=True) if here}
+        for part in parts
+    )
+    return len((tuning & shown) - {""})
 
 
 def _check_gradable(columns: Columns) -> None:
@@ -93,87 +140,6 @@ def _check_gradable(columns: Columns) -> None:
         raise UsageError(
             f"The run {columns.info.name!r} has {count} with a known answer: rules cannot be compared on it.",
             "At least two are needed; dozens separate rules.",
-        )
-
-
-def _paired(
-    columns: Columns, settings: Sequence[Setting], parts: tuple[Bools, Bools], draws: int
-) -> tuple[Paired, Paired, Paired]:
-    """The settings on all questions, on those that choose, and on those that are shown. Setting 0 is the baseline."""
-    decided = (at_end(columns), *(one.decided for one in settings))
-    totals, graded = by_question(columns, decided), graded_questions(columns)
-
-    def on(questions: Bools) -> Paired:
-        traces = columns.graded & questions[columns.question]
-        return Paired.of(totals.among(questions[graded]), draws, decided, traces)
-
-    whole = on(parts[0] | parts[1])
-    return (whole, whole, whole) if (parts[0] & parts[1]).any() else (whole, on(parts[0]), on(parts[1]))
-
-
-@dataclass(frozen=True)
-class _Results:
-    """The settings, and their measurement on all questions, on those that choose, and on those that are shown."""
-
-    settings: Sequence[Setting]
-    penalties: tuple[float, ...]
-    whole: Paired
-    tuning: Paired
-    shown: Paired
-
-    @cached_property
-    def values(self) -> tuple[float | None, ...]:
-        return None, *(setting.value for setting in self.settings)
-
-    @cached_property
-    def whole_points(self) -> tuple[Point, ...]:
-        return points(self.whole, self.values, self.penalties)
-
-    @cached_property
-    def shown_points(self) -> tuple[Point, ...]:
-        return self.whole_points if self.shown is self.whole else points(self.shown, self.values, self.penalties)
-
-    @cached_property
-    def members(self) -> dict[str, list[int]]:
-        """The settings of each rule."""
-        places: dict[str, list[int]] = {}
-        for place, one in enumerate(self.settings, 1):
-            places.setdefault(one.name, []).append(place)
-        return places
-
-    @cached_property
-    def choices(self) -> dict[str, tuple[Choice, ...]]:
-        return {
-            name: choose(self.tuning.only(places), self.shown.only(places), self.penalties)
-            for name, places in self.members.items()
-        }
-
-    @property
-    def entries(self) -> tuple[Entry, ...]:
-        """Rules of equal accuracy first, by their net saving; then the others, by the area under their frontier."""
-        made = [self._entry(name, places) for name, places in self.members.items()]
-        by = {entry.rule: entry.by(SAVING if entry.equal else AREA).figure or 0.0 for entry in made}
-        return tuple(sorted(made, key=lambda entry: (not entry.equal, -by[entry.rule])))
-
-    @property
-    def winners(self) -> tuple[Winner, ...]:
-        by_measure = zip(*self.choices.values(), strict=True)
-        return tuple(winner(made[0].measure, dict(zip(self.choices, made, strict=True))) for made in by_measure)
-
-    def _entry(self, name: str, members: list[int]) -> Entry:
-        places = [0, *members]
-        saving, *_ = made = self.choices[name]
-        frontier = corners(self.whole.total.only(members))
-        return Entry(
-            rule=name,
-            parameter=self.settings[members[0] - 1].parameter,
-            sweep=tuple(self.whole_points[place] for place in members),
-            held_out=tuple(self.shown_points[place] for place in members),
-            shown=self.shown_points[places[saving.setting or 0]],
-            tuned=saving.tuned,
-            equal=saving.counts,
-            figures=tuple(one.as_figure(self.values[places[one.setting or 0]]) for one in made),
-            frontier=tuple(self.values[places[place]] for place in frontier if place > 0),
         )
 
 
@@ -196,10 +162,14 @@ def compare_run(
     *,
     tune_on: float = TUNE_ON,
     max_replays: int | None = None,
+    splits: int = SPLITS,
 ) -> Compared:
     """All rules on a run's folder or a file of traces; options as in `compare`."""
     with as_run_folder(run) as folder:
         opened = Run.open(folder)
+        opened.folder = Path(run)  # a file was imported into a folder that is soon removed
+        if rules is None and not opened.filled:
+            raise NotRecorded(f"No probe was recorded in the run {opened.info.name!r}: {NOTHING}", HOW_TO_PROBE)
         return compare(
             opened.rule_columns(),
             opened.decide,
@@ -207,8 +177,10 @@ def compare_run(
             penalties,
             tune_on=tune_on,
             max_replays=max_replays,
-            learn=lambda rule, tuning: learn(rule, opened.only(tuning)) if rule.unfitted else rule,
+            learn=lambda rule, tuning: cross_fitted(rule, opened, tuning)[0] if rule.unfitted else None,
             questions=opened.questions,
+            splits=splits,
+            texts={trace.question_id: trace.question for trace in opened.traces()},
         )
 
 
@@ -219,12 +191,13 @@ def write_comparison(
     penalties: Sequence[float] = PENALTIES,
     *,
     tune_on: float = TUNE_ON,
+    splits: int = SPLITS,
 ) -> WrittenComparison:
     """Compare rules on each of these runs, and write the results into one folder."""
     if not runs:
         raise UsageError("There is no run to compare rules on.", "Give one: cgr compare runs/NAME.")
     costs = check_penalties(penalties)
-    made = [compare_run(run, rules, costs, tune_on=tune_on) for run in runs]
+    made = [compare_run(run, rules, costs, tune_on=tune_on, splits=splits) for run in runs]
     names = unique_names([one.run.name for one in made])
     comparisons = tuple(replace(one, run=replace(one.run, name=name)) for one, name in zip(made, names, strict=True))
     folder = Path(out) if out else beside([Path(run) for run in runs], FOLDER)

@@ -9,6 +9,7 @@ import numpy as np
 from cgr.lab.compare.result import Compared, Entry, Point
 from cgr.lab.compare.tables import number
 from cgr.lab.output import style
+from cgr.lab.score.bounds import WORSE
 
 BASELINE_RULE = "fixed-budget"
 # The palette of the other figures first, then colours that differ from them.
@@ -104,8 +105,8 @@ def _savings(axes: Any, compared: Compared, tones: dict[str, str]) -> None:
     for place, entry in enumerate(entries):
         colour, shown = tones[entry.rule], entry.shown
         axes.plot(shown.ci95_net_share, [place, place], color=colour, linewidth=2.6, alpha=0.4)
-        face = colour if entry.equal else "white"
-        axes.plot(shown.net_share, place, "o", color=colour, markerfacecolor=face, markersize=6.5, markeredgewidth=1.5)
+        marker, face = ("X" if entry.verdict == WORSE else "o"), (colour if entry.equal else "white")
+        axes.plot(shown.net_share, place, marker, color=colour, markerfacecolor=face, markersize=6.5, markeredgewidth=1.5)
     values = ["" if entry.shown.value is None else f" {number(entry.shown.value)}" for entry in entries]
     names = [entry.rule + value for entry, value in zip(entries, values, strict=True)]
     axes.set_yticks(range(len(entries)), names, fontsize=9.5)
@@ -117,5 +118,7 @@ def _savings(axes: Any, compared: Compared, tones: dict[str, str]) -> None:
     axes.xaxis.set_major_formatter(style.percent)
     axes.tick_params(axis="x", labelsize=8)
     where = "questions held out" if compared.split.apart else "the same questions"
-    axes.set_title(f"Net tokens saved at equal accuracy,\non {where}", x=0, ha="center", fontsize=11, pad=8)
-    axes.set_xlabel("with 95% intervals\nhollow: not shown to be equal", x=0, fontsize=9.5)
+    title = f"Net tokens saved at the value chosen\nfor equal accuracy, on {where}"
+    axes.set_title(title, x=0, ha="center", fontsize=11, pad=8)
+    key = "filled: equal, hollow: cannot be told, cross: worse"
+    axes.set_xlabel(f"with 95% intervals\n{key}", x=0, fontsize=9.5)

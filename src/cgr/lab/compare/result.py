@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cgr.lab.score.adaptive import FalseSureRow, Gain
 from cgr.lab.score.paired import Score
 from cgr.lab.store.recorded import RunInfo
 from cgr.lab.types import Interval
@@ -16,10 +17,15 @@ SAVING, AREA, ACCURACY = "saving", "area", "accuracy"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point(Score):
     """The score of a rule at one `value` of its parameter, on some questions. Net tokens include those that probes decoded.
-    `grade` has an entry for each penalty; it is 1 if all answers are right."""
+    `grade` has an entry for each penalty; it is 1 if all answers are right. `prefilled_net_share`: the net share, minus the
+    tokens that probes prefilled. `unsolved`, `late`, `probes`: what is missing of the saving of the oracle."""
 
     value: float | None
     net_tokens: float
+    prefilled_net_share: float
+    unsolved: float
+    late: float
+    probes: float
     grade: tuple[float, ...]
     ci95_grade: tuple[Interval, ...]
     gave_up: float
@@ -36,12 +42,32 @@ class Figure(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class AcrossSplits(Record):
+    """A rule over several splits of the questions, its value chosen anew in each: the mean, the worst and the best of the
+    net share and of the difference in accuracy on the questions shown. `equal`, `worse`: in how many splits that was the
+    verdict."""
+
+    splits: int
+    equal: int
+    worse: int
+    net_share: float
+    net_share_worst: float
+    net_share_best: float
+    diff_points: float
+    diff_points_worst: float
+    diff_points_best: float
+
+
+@dataclass(frozen=True, slots=True)
 class Entry(Record):
     """One rule.
 
     `sweep`: all values, on all questions. `held_out`: all values, on the questions that values were not chosen on. `shown`:
-    the value chosen for equal accuracy, on the same. `tuned`: there was such a value; `equal`: its accuracy is equal on the
-    shown questions too. `frontier`: the values on the frontier over all questions.
+    the value chosen for equal accuracy, on the same. `verdict`: whether its accuracy is equal there, and `tuning_verdict`:
+    where it was chosen. `tuned`: it was equal where it was chosen; `equal`: it is where it is shown. `needed_questions`:
+    the number of shown questions that would settle a verdict that cannot be told. `oracle_share`: its net saving as a share
+    of the oracle's. `adaptive`: it beside a fixed budget of the same cost. `frontier`: the values on the frontier over all
+    questions.
     """
 
     rule: str
@@ -53,6 +79,12 @@ class Entry(Record):
     equal: bool
     figures: tuple[Figure, ...]
     frontier: tuple[float | None, ...]
+    verdict: str
+    tuning_verdict: str
+    needed_questions: int | None
+    oracle_share: float | None
+    adaptive: Gain
+    splits: AcrossSplits | None
 
     def by(self, measure: str) -> Figure:
         """The figure by this measure."""
@@ -85,16 +117,20 @@ class Undecided(Record):
 
 @dataclass(frozen=True, slots=True)
 class Split(Record):
-    """The number of questions that values were chosen on, and that are shown. `apart`: no question is in both."""
+    """The number of questions that values were chosen on, and that are shown. `apart`: no question is in both.
+    `shared_texts`: the number of different texts that questions in both parts have; None if the texts are not known."""
 
     tuning: int
     shown: int
     apart: bool
+    shared_texts: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Compared(Record):
-    """All rules on one run. `baseline` is the full budget on the shown questions, `whole_baseline` on all questions."""
+    """All rules on one run. `baseline` is the full budget on the shown questions, `whole_baseline` on all questions.
+    `oracle`: the share of the thinking that the oracle saves on the shown questions. Head room and false sureness are of
+    the whole run, and `verdict` says what they mean, if they mean that stopping early is not for this run."""
 
     run: RunInfo
     questions: int
@@ -110,6 +146,11 @@ class Compared(Record):
     notes: tuple[str, ...]
     margin: float
     draws: int
+    oracle: float
+    headroom: float | None
+    false_sure: FalseSureRow
+    verdict: str | None
+    splits: int
     schema: int = SCHEMA
 
     def entry(self, rule: str) -> Entry:

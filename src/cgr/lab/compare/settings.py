@@ -23,10 +23,12 @@ from cgr.errors import NotRecorded, UnknownName, UsageError
 from cgr.lab.compare.result import ACCURACY, AREA, SAVING, Figure, Point, Undecided, Winner
 from cgr.lab.decide.arrays import Decisions, at_budget
 from cgr.lab.decide.columns import Columns
+from cgr.lab.score.adaptive import missed
 from cgr.lab.score.bootstrap import interval, intervals
-from cgr.lab.score.paired import MARGIN, Paired, Totals
+from cgr.lab.score.bounds import MARGIN
+from cgr.lab.score.paired import Paired, Totals, most_saving
 from cgr.lab.store.config import ALL, rule_at_interval
-from cgr.lab.types import Floats
+from cgr.lab.types import Bools, Floats, Ints
 from cgr.rules import Rule, known_rules
 from cgr.rules import files as rule_files
 
@@ -128,8 +130,11 @@ def _sweep_budget(name: str, columns: Columns) -> Swept:
     return made, [Undecided(name, why, "Record them with `cgr probe`.", tuple(missing))] if missing else []
 
 
-def points(paired: Paired, values: Sequence[float | None], penalties: Sequence[float]) -> tuple[Point, ...]:
+def points(
+    paired: Paired, columns: Columns, values: Sequence[float | None], penalties: Sequence[float]
+) -> tuple[Point, ...]:
     """The numbers of each setting, the baseline first. `values`: the value of the parameter in each."""
+    assert paired.traces is not None
     grades = [paired.total.grade(penalty).tolist() for penalty in penalties]
     grade_intervals = [intervals(paired.draws.grade(penalty)) for penalty in penalties]
     return tuple(
@@ -137,6 +142,8 @@ def points(paired: Paired, values: Sequence[float | None], penalties: Sequence[f
             value=value,
             **asdict(score),
             net_tokens=score.thinking_tokens + score.probe_tokens,
+            prefilled_net_share=score.net_share - _share(paired.decided[place].suffix_tokens, columns, paired.traces),
+            **missed(columns, paired.decided[place], paired.traces).to_dict(),
             grade=tuple(grade[place] for grade in grades),
             ci95_grade=tuple(span[place] for span in grade_intervals),
             gave_up=float(paired.decided[place].gave_up[paired.traces].mean()),
@@ -145,12 +152,17 @@ def points(paired: Paired, values: Sequence[float | None], penalties: Sequence[f
     )
 
 
+def _share(tokens: Ints, columns: Columns, traces: Bools) -> float:
+    """These tokens as a share of the baseline's thinking."""
+    return float(tokens[traces].sum()) / max(float(columns.natural[traces].sum()), 1.0)
+
+
 @dataclass(frozen=True, eq=False)
 class Choice:
     """The setting at which a rule is shown by one measure (None: all of them), and its figure there.
 
-    `tuned`: the setting met the condition where it was chosen; `counts`: also where it is shown. Otherwise the rule cannot
-    win by this measure.
+    `tuned`: the setting met the condition where it was chosen; `counts`: it does where it is shown. Otherwise the rule
+    cannot win by this measure.
     """
 
     measure: str
@@ -166,23 +178,15 @@ class Choice:
 
 
 def equal_accuracy(tuning: Paired) -> tuple[int, bool]:
-    """The setting with the largest net saving among those of equal accuracy, and True. If there is none: the one whose
-    interval reaches least far down, and False."""
-    low = np.array([span[0] for span in intervals(tuning.draws.diff_points[1:])])
-    if (low > MARGIN).any():
-        return 1 + _last_best(np.where(low > MARGIN, tuning.total.net[1:], -np.inf)), True
-    return 1 + _last_best(low), False
-
-
-def _last_best(values: Floats) -> int:
-    """The last place of the largest value: cautious settings come last."""
-    return len(values) - 1 - int(np.argmax(values[::-1]))
+    """The setting that saves most at equal accuracy, and whether its accuracy is shown to be equal: see `most_saving`."""
+    place, equal = most_saving(tuning.lows[1:], tuning.total.net[1:])
+    return 1 + place, equal
 
 
 def choose(tuning: Paired, shown: Paired, penalties: Sequence[float]) -> tuple[Choice, ...]:
     """The choices for one rule, one for each measure. The settings are those of the rule, after the baseline."""
     saving, tuned = equal_accuracy(tuning)
-    holds = tuned and intervals(shown.draws.only([saving]).diff_points)[1][0] > MARGIN
+    holds = bool(shown.lows[saving] > MARGIN)
     path = corners(tuning.total)
     return (
         _at(SAVING, saving, shown, lambda totals: totals.net, tuned, holds),
@@ -205,8 +209,10 @@ def _at(measure: str, setting: int, shown: Paired, by: By, tuned: bool = True, c
 
 
 def winner(measure: str, choices: Mapping[str, Choice]) -> Winner:
-    """The rule with the largest figure, and the rules that do not differ from it."""
-    ranked = sorted((name for name, one in choices.items() if one.counts), key=lambda name: -choices[name].figure)
+    """The rule with the largest figure, and the rules that do not differ from it. A rule that saves nothing does not win by
+    its saving."""
+    counted = [name for name, one in choices.items() if one.counts and (measure != SAVING or one.figure > 0)]
+    ranked = sorted(counted, key=lambda name: -choices[name].figure)
     if not ranked:
         return Winner(measure, None)
     first, others = ranked[0], ranked[1:]

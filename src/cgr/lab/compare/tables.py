@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cgr.lab.compare.result import ACCURACY, AREA, SAVING, Compared, Entry, Point, Undecided, Winner
-from cgr.lab.output import PERCENT, Cell, Head, Table, with_interval, write_table
+from cgr.lab.output import PERCENT, Cell, Head, Table, plural, with_interval, write_table
+from cgr.lab.score.bounds import EQUAL, MAX_QUESTIONS, UNKNOWN, WORSE
 from cgr.lab.store.config import in_words
 
 LABELS = {
@@ -15,6 +16,10 @@ LABELS = {
     ACCURACY: "Best accuracy",
 }
 POINTS = Head("points", "", ".1f", 100, " points")
+SHORT = {EQUAL: "yes", WORSE: "worse", UNKNOWN: "?"}  # the verdicts in a terminal
+LEGEND = (
+    "Equal: accuracy within 1 point on the questions shown; Chosen: on those where values were chosen; ?: cannot be told."
+)
 MAX_NAMED = 3  # of the rules that do not differ from the best
 
 
@@ -36,8 +41,9 @@ def sentences(compared: Compared) -> tuple[str, ...]:
 def verdict(compared: Compared, winner: Winner) -> str:
     """Which rule is best by one measure, and by how much."""
     if winner.first is None or winner.figure is None:
-        where = "on the questions it was chosen on and on those shown" if compared.split.apart else "on these questions"
-        return f"no rule; none has an accuracy within {-compared.margin:g} point of the baseline's {where}."
+        if any(entry.equal for entry in compared.entries):
+            return "no rule; those with equal accuracy save nothing after probe tokens."
+        return f"no rule; none is shown to have an accuracy within {-compared.margin:g} point of the baseline's."
     best = compared.entry(winner.first)
     lead = f"{winner.first}, {PERCENT.text(winner.figure)}{_chosen(best, winner.measure)}"
     if winner.second is None or winner.difference is None or winner.ci95_difference is None:
@@ -57,6 +63,22 @@ def _some(names: tuple[str, ...]) -> str:
     if len(names) <= MAX_NAMED + 1:
         return in_words(names)
     return in_words([*names[:MAX_NAMED], f"{len(names) - MAX_NAMED} others"])
+
+
+def settled_by(compared: Compared) -> str:
+    """Which rules cannot be told from the baseline, and how many questions would settle it; empty if there are none."""
+    unknown = [entry for entry in compared.entries if entry.verdict == UNKNOWN]
+    if not unknown:
+        return ""
+    counts = sorted((entry.needed_questions or MAX_QUESTIONS, entry.rule) for entry in unknown)
+    (least, first), (most, last) = counts[0], counts[-1]
+    needed = f"from {_count(least)} ({first}) to {_count(most)} ({last})" if least < most else _count(least)
+    told = f"Whether accuracy is equal cannot be told for {plural(len(unknown), 'rule')}."
+    return f"{told} At the rates seen, {needed} shown questions would settle it."
+
+
+def _count(questions: int) -> str:
+    return f"over {MAX_QUESTIONS:,}" if questions >= MAX_QUESTIONS else f"about {questions:,}"
 
 
 def reasons(missing: Sequence[Undecided]) -> tuple[tuple[str, str], ...]:
@@ -81,6 +103,8 @@ SETTING = (RULE, Head("parameter", "Parameter"), Head("value", "At", "g"))
 SCORES = (
     *with_interval("accuracy", "Acc.", ".2f", 100, "%"),
     *with_interval("diff_points", "Diff. (points)", "+.2f"),
+    Head("ci95_bound_points", "95% bound", "+.2f"),
+    Head("verdict", "Accuracy"),
     Head("thinking_tokens", "Thinking", ",.1f"),
     Head("probe_tokens", "Probes", ",.1f"),
     Head("suffix_tokens", "Suffixes", ",.1f"),
@@ -89,14 +113,22 @@ SCORES = (
     Head("stopped", "Stopped", ".1f", 100, "%"),
     Head("gave_up", "Gave up", ".1f", 100, "%"),
 )
-SHOWN = tuple(one for one in SCORES if one.name not in ("ci95_accuracy", "ci95_gross_share", "stopped", "gave_up"))
+LEFT_OUT = ("ci95_accuracy", "verdict", "ci95_gross_share", "stopped", "gave_up")
+SHOWN = tuple(one for one in SCORES if one.name not in LEFT_OUT)
+VERDICTS = (
+    Head("equal", "Equal"),
+    Head("verdict", "Accuracy"),
+    Head("tuning_verdict", "Where chosen"),
+    Head("needed_questions", "Questions needed", ",d"),
+)
 
 
 def rules(compared: Compared) -> Table:
     """Each rule at the value chosen for equal accuracy, on the shown questions."""
     area = with_interval("area", "Area", ".2f", 100, "%")
-    heads = (*SETTING, Head("equal", "Equal"), *SHOWN, *area, *_grades(compared))
-    rows = [("baseline", None, None, None, *_cells(compared.baseline, SHOWN), None, None, *compared.baseline.grade)]
+    heads = (*SETTING, *VERDICTS, *SHOWN, *area, *_grades(compared))
+    nothing = [None] * (len(SETTING) - 1 + len(VERDICTS))
+    rows = [("baseline", *nothing, *_cells(compared.baseline, SHOWN), None, None, *compared.baseline.grade)]
     rows += [_rule_row(entry) for entry in compared.entries]
     return Table("compare", f"All rules on the same traces. {how_chosen(compared)}", heads, tuple(rows))
 
@@ -112,7 +144,56 @@ def _cells(point: Point, heads: Sequence[Head]) -> tuple[Cell, ...]:
 def _rule_row(entry: Entry) -> tuple[Cell, ...]:
     shown, area = entry.shown, entry.by(AREA)
     first = (entry.rule, entry.parameter, shown.value, "yes" if entry.equal else "no")
-    return *first, *_cells(shown, SHOWN), area.figure, area.ci95, *shown.grade
+    verdicts = (entry.verdict, entry.tuning_verdict, entry.needed_questions)
+    return *first, *verdicts, *_cells(shown, SHOWN), area.figure, area.ci95, *shown.grade
+
+
+ORACLE = (
+    Head("net_share", "Net", ".1f", 100, "%"),
+    Head("prefilled_net_share", "Prefill paid", ".1f", 100, "%"),
+    Head("oracle_share", "Of oracle", ".1f", 100, "%"),
+    Head("unsolved", "Unsolved", ".1f", 100, "%"),
+    Head("late", "Late", ".1f", 100, "%"),
+    Head("probes", "Probes", ".1f", 100, "%"),
+    Head("fixed_accuracy", "Fixed", ".1f", 100, "%"),
+    *with_interval("gain_points", "Gain", "+.1f"),
+    Head("fixed_cost_for_same_accuracy", "Fixed, same accuracy", ",.1f"),
+)
+
+
+def oracle(compared: Compared) -> Table:
+    """What each rule gets of the oracle's saving, where the rest goes, and the fixed budget of the same cost."""
+    rows = tuple((entry.rule, *_oracle_cells(entry)) for entry in compared.entries)
+    caption = f"The oracle saves {PERCENT.text(compared.oracle)}; what rules get of it, and fixed budgets of equal cost"
+    return Table("compare_oracle", caption, (RULE, *ORACLE), rows)
+
+
+def _oracle_cells(entry: Entry) -> tuple[Cell, ...]:
+    point, gain = entry.shown, entry.adaptive
+    missed = (point.unsolved, point.late, point.probes)
+    fixed = (gain.fixed_accuracy, gain.gain_points, gain.ci95, gain.fixed_cost_for_same_accuracy)
+    return point.net_share, point.prefilled_net_share, entry.oracle_share, *missed, *fixed
+
+
+SPLITS = (
+    Head("splits", "Splits", "d"),
+    Head("equal", "Equal", "d"),
+    Head("worse", "Worse", "d"),
+    Head("net_share", "Net, mean", ".1f", 100, "%"),
+    Head("net_share_worst", "worst", ".1f", 100, "%"),
+    Head("net_share_best", "best", ".1f", 100, "%"),
+    Head("diff_points", "Diff., mean", "+.2f"),
+    Head("diff_points_worst", "worst", "+.2f"),
+    Head("diff_points_best", "best", "+.2f"),
+)
+
+
+def splits(compared: Compared) -> Table:
+    """Each rule over several splits of the questions, its value chosen anew in each."""
+    found = [(entry.rule, entry.splits) for entry in compared.entries if entry.splits]
+    rows = tuple((name, *(getattr(one, head.name) for head in SPLITS)) for name, one in found)
+    caption = f"Over {plural(compared.splits, 'split')} of the questions, the value chosen anew in each; shown on the rest"
+    return Table("compare_splits", caption, (RULE, *SPLITS), rows)
 
 
 def winners(compared: Compared) -> Table:
@@ -161,15 +242,18 @@ def _saving(compared: Compared, name: str) -> Cell:
 
 def write(compared: Compared, folder: Path) -> tuple[Path, ...]:
     """Write all tables of a comparison into this folder."""
-    return tuple(path for make in (rules, winners, sweep) for path in write_table(make(compared), folder))
+    made = (rules, winners, sweep, oracle, splits)
+    return tuple(path for make in made for path in write_table(make(compared), folder))
 
 
 LINES = (
     Head("rule", "Rule"),
     Head("at", "At"),
     Head("accuracy", "Acc.", ".1f", 100, "%"),
-    *with_interval("diff", "Diff.", "+.1f"),
+    Head("diff", "Diff.", "+.1f"),
+    Head("ci95_bound", "95% bound", "+.1f"),
     Head("equal", "Equal"),
+    Head("chosen", "Chosen"),
     *with_interval("net", "Net", ".1f", 100, "%"),
     Head("area", "Area", ".1f", 100, "%"),
 )
@@ -177,12 +261,22 @@ LINES = (
 
 def table_lines(compared: Compared) -> list[str]:
     """The rules as lines for a terminal of about ninety columns; the first line has the headings."""
-    base: tuple[Cell, ...] = ("baseline", "", compared.baseline.accuracy, *[""] * 6)
+    base: tuple[Cell, ...] = ("baseline", "", compared.baseline.accuracy, *[""] * 7)
     return Table("", "", LINES, (base, *(_line(entry) for entry in compared.entries))).lines()
 
 
 def _line(entry: Entry) -> tuple[Cell, ...]:
     shown = entry.shown
     at = "" if shown.value is None else number(shown.value)
-    accuracy = (shown.accuracy, shown.diff_points, shown.ci95_diff_points, "yes" if entry.equal else "no")
-    return entry.rule, at, *accuracy, shown.net_share, shown.ci95_net_share, entry.by(AREA).figure
+    accuracy = (shown.accuracy, shown.diff_points, shown.ci95_bound_points)
+    verdicts = (SHORT[entry.verdict], SHORT[entry.tuning_verdict])
+    return entry.rule, at, *accuracy, *verdicts, shown.net_share, shown.ci95_net_share, entry.by(AREA).figure
+
+
+def further_lines(compared: Compared) -> list[str]:
+    """For a terminal: what each rule gets of the oracle's saving, and each rule over several splits."""
+    heads = (RULE, *(head for head in ORACLE if head.name not in ("net_share", "fixed_cost_for_same_accuracy")))
+    rows = tuple((entry.rule, *_oracle_cells(entry)[1:-1]) for entry in compared.entries)
+    found = [f"The oracle saves {PERCENT.text(compared.oracle)}.", *Table("", "", heads, rows).lines()]
+    over = splits(compared)
+    return [*found, "", f"{over.caption}.", *over.lines()] if over.rows else found

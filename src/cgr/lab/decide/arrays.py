@@ -55,11 +55,21 @@ class ProbeArrays:
 
     `spec`: how the recorded certainty was computed. `read`: the traces in the order of the columns, with token ids if it is
     given True; they are read only if a rule needs more than the columns. `answers`: the probes with the thinking closed, at
-    the same positions, for rules whose own probes hold no answer.
+    the same positions, for rules whose own probes hold no answer. `irregular`: the probes are on no grid, and a rule
+    that can be decided by probes at any position reads all of them.
     """
 
-    def __init__(self, columns: Columns, spec: ProbeSpec, read: ReadWhole, answers: Columns | None = None) -> None:
+    def __init__(
+        self,
+        columns: Columns,
+        spec: ProbeSpec,
+        read: ReadWhole,
+        answers: Columns | None = None,
+        *,
+        irregular: bool | None = None,
+    ) -> None:
         self.columns, self.spec, self.read, self.answers = columns, spec, read, answers
+        self.irregular = columns.info.interval < 1 if irregular is None else irregular
         self.at, self.closed, self.present = columns.at, columns.closed, columns.present
         self._kept: dict[Hashable, Any] = {}
 
@@ -120,6 +130,8 @@ def decide_arrays(rule: Rule, probes: ProbeArrays) -> Decisions:
     stop, give_up = first_true(found.stops), first_true(found.gives_up)
     last = np.minimum(stop, give_up)
     _check_bounds(columns, _undecided(rule, probes, found.made), last)
+    if found.missing_at is not None:
+        _check_missing(columns, np.where(last < columns.at.shape[1], -1, found.missing_at))
     decided = stopped(replace(columns, certainty=probes.certainty(rule)), last, found.made)
     if found.interval is not None:
         _check_grid(columns, found.interval, decided.at)
@@ -202,8 +214,16 @@ def _certainties(probes: Sequence[Probe]) -> list[float]:
 
 
 def _with_certainty(probe: Probe, aggregate: str) -> Probe:
-    value = certainty.aggregate(aggregate, readable(probe).probabilities)
+    value = certainty.of_probe(aggregate, readable(probe))
     return probe if value == probe.certainty else replace(probe, certainty=value)
+
+
+def with_aggregate(columns: Columns, traces: Sequence[RecordedTrace], aggregate: str) -> Columns:
+    """The columns of these traces with the certainty of probes and final answers under another aggregate."""
+    probes = ProbeArrays(columns, ProbeSpec(), lambda whole: traces)
+    finals = [certainty.of_probe(aggregate, readable(trace.final)) for trace in traces]
+    values = np.nan_to_num(probes._values(_certainties, columns.present, aggregate))
+    return replace(columns, certainty=values, final_certainty=np.array(finals, dtype=np.float64))
 
 
 def _undecided(rule: Rule, probes: ProbeArrays, made: Bools) -> Bools:
@@ -232,6 +252,13 @@ def _check_grid(columns: Columns, interval: int, stopped_at: Ints) -> None:
     if missing.any():
         trace, step = np.argwhere(missing)[0]
         raise _not_recorded(columns, int(trace), f"a probe at token {grid[step]}")
+
+
+def _check_missing(columns: Columns, missing_at: Ints) -> None:
+    """Raise `NotRecorded` for the first trace with a position that was not probed."""
+    if (missing_at >= 0).any():
+        trace = int(np.argmax(missing_at >= 0))
+        raise _not_recorded(columns, trace, f"a probe at token {missing_at[trace]}")
 
 
 def _not_recorded(columns: Columns, trace: int, what: str) -> NotRecorded:

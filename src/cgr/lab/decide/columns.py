@@ -20,9 +20,10 @@ from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.lab.types import Bools, Floats, Ints
 from cgr.probing import answer_span
 from cgr.records import AnswerFormat, Probe, Token
+from cgr.rules.same_answer import same_answer
 
 PAD = -1  # the position of a probe that is not there
-PROBE_FIELDS = 7  # the last fields of `Columns`, from `at` on
+PROBE_FIELDS = 8  # the last fields of `Columns`, from `at` on
 DTYPES: dict[Any, type] = {"Bools": np.bool_, "Floats": np.float64, "Ints": np.int64}
 
 
@@ -46,8 +47,8 @@ class Columns:
     """One entry for each trace. Arrays of probes are (T, P), in ascending order of position, padded at the end.
 
     `question` and `seed` are indices into `questions` and `seeds`. `natural` is the length of the thinking, capped at the
-    budget. `final_*`: the answer decoded at the end of thinking. `wrote` and `written_right`: the answer that the model
-    wrote freely after that, which is never scored.
+    budget. `agrees`: the answer of a probe closed and equals the final one. `final_*`: the answer decoded at the end of
+    thinking. `wrote` and `written_right`: the answer that the model wrote freely after that, which is never scored.
     """
 
     info: RunInfo
@@ -72,6 +73,7 @@ class Columns:
     right: Bools
     decoded: Ints
     suffix: Ints
+    agrees: Bools
 
     @classmethod
     def of(cls, traces: Iterable[RecordedTrace], info: RunInfo) -> Columns:
@@ -158,8 +160,9 @@ def _trace_row(trace: RecordedTrace, checker: Checker) -> tuple[float, ...]:
 
 def _probe_row(trace: RecordedTrace, probe: Probe, checker: Checker) -> tuple[float, ...]:
     """The fields of `Columns` from `at` on."""
-    right = checker.probe_right(trace, probe)
-    return probe.at, probe.certainty, probe.closed, probe.bound, right, probe.decoded, len(probe.suffix_ids)
+    right, final = checker.probe_right(trace, probe), trace.final
+    agrees = probe.closed and final.closed and same_answer(probe.answer, final.answer)
+    return probe.at, probe.certainty, probe.closed, probe.bound, right, probe.decoded, len(probe.suffix_ids), agrees
 
 
 def _padded(probes: Sequence[tuple[float, ...]], counts: Sequence[int]) -> Iterator[NDArray[Any]]:

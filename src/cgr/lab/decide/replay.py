@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from itertools import zip_longest
 from typing import Any, TypeVar
 
@@ -12,11 +13,12 @@ from cgr.engines.replay import ReplayEngine, ReplaySession
 from cgr.errors import CgrError, NotRecorded
 from cgr.lab.decide.arrays import Decisions, ProbeArrays, decide_arrays, first_sure, readable
 from cgr.lab.decide.columns import Checker, Columns, as_arrays
+from cgr.lab.store.config import rule_at_interval
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.probing import ProbeSpec
 from cgr.reason import Abstention
 from cgr.records import Decision, Probe, Trace
-from cgr.rules import WAIT, Rule, make_rule
+from cgr.rules import WAIT, Rule
 
 T = TypeVar("T")
 Decide = Callable[[float], Decisions]
@@ -30,9 +32,14 @@ def decide(rule: Rule, columns: Columns, traces: Traces = (), spec: ProbeSpec = 
 
 def decide_probes(rule: Rule, probes: ProbeArrays, answers: Traces | None = None) -> Decisions:
     """The same for probes that are kept for several decisions. `answers`: see `replayed`."""
+    if probes.irregular and rule.needs_grid:
+        raise NotRecorded(
+            f"The rule {rule.name!r} chooses where to probe; these probes are at irregular positions.",
+            "Record probes on a grid with `cgr probe`, or use a rule that reads every probe, such as cgr.",
+        )
     if rule.has_array_form and (rule.answers or probes.answers is not None):
         return decide_arrays(rule, probes)
-    return replayed(rule, probes.read(reads_whole(rule)), probes.spec, answers)
+    return replayed(rule, probes.read(reads_whole(rule)), probes.spec, answers, irregular=probes.irregular)
 
 
 def reads_whole(rule: Rule) -> bool:
@@ -40,28 +47,43 @@ def reads_whole(rule: Rule) -> bool:
     return "token_ids" in rule.needs or bool(rule.inspect_every) or rule.probe_style.reads == "text"
 
 
-def deciding(columns: Columns, name: str = "cgr", traces: Traces = (), spec: ProbeSpec = ProbeSpec()) -> Decide:
+def deciding(
+    columns: Columns,
+    name: str = "cgr",
+    traces: Traces = (),
+    spec: ProbeSpec = ProbeSpec(),
+    *,
+    decide_rule: Callable[[Rule], Decisions] | None = None,
+) -> Decide:
     """A function from a threshold to the decisions of this rule, each computed once. A rule without a threshold decides the
     same at all of them.
 
-    `cgr` looks at every recorded probe, at any position; other rules look at the positions that they probe.
+    `cgr` looks at every recorded probe, at any position; other rules look at the positions that they probe. `decide_rule`:
+    what a rule decides, if not by these probes: `Run.decide` finds the probe set that was made for it.
     """
     if name == "cgr":
         return cache(lambda threshold: first_sure(columns, threshold))
-    known, probes = type(make_rule(name)).parameters(), ProbeArrays(columns, spec, lambda whole: traces)
-    fixed = {"interval": columns.info.interval} if "interval" in known else {}
-    if "threshold" in known:
-        return cache(lambda threshold: decide_probes(make_rule(name, threshold=threshold, **fixed), probes))
-    always = cache(lambda: decide_probes(make_rule(name, **fixed), probes))
+    rule = rule_at_interval(name, columns.info.interval)
+    made = decide_rule or partial(decide_probes, probes=ProbeArrays(columns, spec, lambda whole: traces))
+    if "threshold" in rule.parameters():
+        return cache(lambda threshold: made(replace(rule, **{"threshold": threshold})))
+    always = cache(lambda: made(rule))
     return lambda threshold: always()
 
 
-def replayed(rule: Rule, traces: Traces, spec: ProbeSpec = ProbeSpec(), answers: Traces | None = None) -> Decisions:
+def replayed(
+    rule: Rule,
+    traces: Traces,
+    spec: ProbeSpec = ProbeSpec(),
+    answers: Traces | None = None,
+    *,
+    irregular: bool = False,
+) -> Decisions:
     """The decisions of the loop on every trace. `answers`: the same traces, probed with the thinking closed, for a rule
-    whose own probes hold no answer; the tokens of such an answer count as probe tokens."""
+    whose own probes hold no answer; the tokens of such an answer count as probe tokens. `irregular`: see `replay`."""
     checker, rows = Checker(), []
     for trace, answered in zip_longest(traces, answers or ()):
-        made = replay(rule, trace, spec, answers=answered.probes if answered else ())
+        made = replay(rule, trace, spec, answers=answered.probes if answered else (), irregular=irregular)
         right = made.answer is not None and checker.right(made.answer, made.closed, trace.gold, trace.format)
         sure, gave_up = made.stop_cause == "certainty", made.stop_cause == "gave_up"
         paid = (*made.probes, made.final) if sure and made.final else made.probes
@@ -77,9 +99,12 @@ def replay(
     abstention: Abstention = Abstention(),
     budget: int | None = None,
     answers: Sequence[Probe] = (),
+    *,
+    irregular: bool = False,
 ) -> Decision:
     """What the loop decides with this rule on one recorded trace. `budget`: a smaller one than that of the recording. A
-    rule that probes at marks finds them where the trace was probed. `answers`: probes with the thinking closed."""
+    rule that probes at marks finds them where the trace was probed. `answers`: probes with the thinking closed.
+    `irregular`: every rule probes where the trace was probed, because that is on no grid."""
     if "token_ids" in rule.needs and trace.thinking_tokens and not trace.ids:
         raise NotRecorded(
             f"Question {trace.question_id!r}, seed {trace.seed}: the token ids of the thinking are missing.",
@@ -95,7 +120,7 @@ def replay(
         forced=trace.forced,
         forcing=WAIT,
     )
-    marks = [probe.at for probe in trace.probes] if rule.place else None
+    marks = sorted(probe.at for probe in trace.probes) if rule.place or irregular else None
     driver = Driver(engine, ReplaySession(engine), spec, full=True, marks=marks)
     return _run_without_loop(driver.run(rule, budget or trace.budget, abstention)).decision
 

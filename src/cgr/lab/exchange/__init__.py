@@ -6,13 +6,11 @@ creates no run, and the message names the line.
 
 from __future__ import annotations
 
-import math
-import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,18 +19,19 @@ from typing import BinaryIO, Literal
 from cgr.errors import UnknownName, UsageError
 from cgr.files import draft
 from cgr.lab.exchange import parquet
+from cgr.lab.exchange.consistency import Consistency, ImportCounts, start_of
 from cgr.lab.exchange.line import TraceLine, from_json, to_line
 from cgr.lab.store import DEFAULT, Key, Store
-from cgr.lab.store.config import Asking, ProbeSet, RunConfig
+from cgr.lab.store.config import ProbeSet
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.lab.store.schema import FILE, folder_of
-from cgr.records import AnswerFormat, Question
+from cgr.records import Probe
 
 FileFormat = Literal["jsonl", "parquet"]
 FORMATS = ("jsonl", "parquet")
 STANDARD_OUTPUT = Path("-")
+START = "start"  # the probe set of the probes at 0
 BOM = b"\xef\xbb\xbf"
-INTEGER_0_TO_999 = re.compile(r"\s*\d{1,3}\s*")
 
 
 def export_run(
@@ -70,11 +69,21 @@ def exported(store: Store, probe_set: str | None = None, thinking: bool = True) 
     name = probe_set or (DEFAULT if DEFAULT in sets else next(iter(sets), None))
     if name is not None and name not in sets:
         raise UnknownName.among("probe set", name, sets)
-    source = sets[name] if name else None
+    source, before = sets[name] if name else None, _before_thinking(store, sets, name)
     for trace in store.recorded(name, whole=True):
-        ids = store.prompt_ids((trace.question_id, trace.seed)) if thinking else ()
+        key = (trace.question_id, trace.seed)
+        ids = store.prompt_ids(key) if thinking else ()
         kept = trace if thinking else replace(trace, ids=(), text="", logprobs=())
-        yield to_line(kept, ids, store.config, source)
+        yield to_line(replace(kept, probes=before.get(key, ()) + kept.probes), ids, store.config, source)
+
+
+def _before_thinking(store: Store, sets: Mapping[str, ProbeSet], name: str | None) -> dict[Key, tuple[Probe, ...]]:
+    """The probes at 0 that an import of the lines would put into a set of their own again; none if it would not."""
+    start = start_of(sets[name]) if name and sets[name].where != "start" else None
+    found = next((one for one, probe_set in sets.items() if probe_set == start), None)
+    if name is None or found is None or not store.probed(name) <= store.probed(found):
+        return {}
+    return {(trace.question_id, trace.seed): trace.probes for trace in store.recorded(found, whole=True)}
 
 
 def import_run(path: Path, folder: Path, format: FileFormat | None = None) -> ImportCounts:
@@ -85,84 +94,18 @@ def import_run(path: Path, folder: Path, format: FileFormat | None = None) -> Im
         with _located(path, number):
             checked.add(number, line, trace)
     with _located(path):
-        run, probe_set, form = checked.resolve(path.name)
+        run, probe_set, start, form = checked.resolve(path.name)
     _refuse_existing(folder)
     with Store.create(folder, run) as store, store.at_once():
         store.add_questions(replace(question, format=form or question.format) for question in checked.questions.values())
         name = store.add_probe_set(probe_set, DEFAULT) if probe_set else None
+        before = store.add_probe_set(start, START) if start else None
         for _, line, trace in lines():
-            store.add_trace(trace, prompt_ids=line.prompt_ids, probe_set=name)
+            later = tuple(probe for probe in trace.probes if probe.at)
+            store.add_trace(replace(trace, probes=later), prompt_ids=line.prompt_ids, probe_set=name)
+            if before:
+                store.add_probing((trace.question_id, trace.seed), before, trace.probes[: len(trace.probes) - len(later)])
     return checked.counts(probe_set)
-
-
-@dataclass(frozen=True, slots=True)
-class ImportCounts:
-    """Counts of imported traces, questions and probes, and the interval of the probes (0: irregular)."""
-
-    traces: int
-    questions: int
-    probes: int
-    interval: int
-
-
-@dataclass(slots=True)
-class Consistency:
-    """All lines so far. What a line states about the whole run must be the same on every line."""
-
-    questions: dict[str, Question] = field(default_factory=dict)
-    _lines: dict[Key, tuple[int, int, tuple[int, ...]]] = field(default_factory=dict)  # number, length, probed positions
-    _first: TraceLine | None = None
-
-    def add(self, number: int, line: TraceLine, trace: RecordedTrace) -> None:
-        """Check a line against those before it; `UsageError` if they contradict each other."""
-        key = (line.question_id, line.seed)
-        if key in self._lines:
-            raise UsageError(f"question {key[0]!r} with seed {key[1]} is already in line {self._lines[key][0]}.")
-        self._check_first(line)
-        question = Question(line.question_id, line.question, line.gold, line.format or "integer")
-        if self.questions.setdefault(line.question_id, question) != question:
-            raise UsageError(f"question {key[0]!r} has another text, gold or format than in an earlier line.")
-        self._lines[key] = (number, line.thinking_tokens, tuple(probe.at for probe in trace.probes))
-
-    def _check_first(self, line: TraceLine) -> None:
-        first = self._first = self._first or line
-        for name in ("budget", "run", "probe_set"):
-            if getattr(first, name) != getattr(line, name):
-                raise UsageError(f"{name} differs from the first line.", "Import lines that differ into separate runs.")
-        if (first.format is None) != (line.format is None):
-            raise UsageError("format must be in every line or in none.")
-
-    def resolve(self, source: str) -> tuple[RunConfig, ProbeSet | None, AnswerFormat | None]:
-        """The run, its probe set, and the format of its answers if the lines do not state it."""
-        if self._first is None:
-            raise UsageError("there are no traces.")
-        first = self._first
-        # the greatest common divisor of all positions; the budget if there are no probes
-        interval = math.gcd(*(at for _, _, positions in self._lines.values() for at in positions)) or first.budget
-        probe_set = first.probe_set
-        if probe_set is None and (first.run is None or any(positions for _, _, positions in self._lines.values())):
-            probe_set = ProbeSet("interval", interval, first.run.asking if first.run else Asking())
-        if probe_set and probe_set.where == "interval":
-            self._check_interval(probe_set.interval, first.budget)
-        run = first.run or RunConfig(budget=first.budget, interval=interval, source=source)
-        golds = [question.gold for question in self.questions.values() if question.gold is not None]
-        guessed: AnswerFormat = "integer" if all(map(INTEGER_0_TO_999.fullmatch, golds)) else "math"
-        return run, probe_set, None if first.format else guessed
-
-    def counts(self, probe_set: ProbeSet | None) -> ImportCounts:
-        """The counts of all lines."""
-        probes = sum(len(positions) for _, _, positions in self._lines.values())
-        return ImportCounts(len(self._lines), len(self.questions), probes, probe_set.interval if probe_set else 0)
-
-    def _check_interval(self, interval: int, budget: int) -> None:
-        """Every multiple of the interval must be probed, because a rule cannot be replayed otherwise."""
-        for number, length, positions in self._lines.values():
-            expected = range(interval, min(length, budget - 1) + 1, interval)
-            if missing := set(expected) - set(positions):
-                raise UsageError(
-                    f"line {number} has no probe at {min(missing)}, but the probes have an interval of {interval}.",
-                    'Add this probe, or write "probe_set": {"where": "anywhere"} on every line.',
-                )
 
 
 def _refuse_existing(folder: Path) -> None:

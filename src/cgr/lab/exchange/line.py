@@ -8,20 +8,21 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
 from pydantic_core import ErrorDetails
 
 from cgr import certainty
 from cgr.errors import UnknownName, UsageError
+from cgr.lab.exchange.options import options_of
 from cgr.lab.store.codec import storable
 from cgr.lab.store.config import Asking, ProbeSet, RunConfig
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.lab.validation import UNKNOWN, sentence
 from cgr.probing import open_braces
-from cgr.records import AnswerFormat, Ended, Probe, Token
+from cgr.records import AnswerFormat, Ended, OptionProbabilities, Probe, Token
 
 ROUNDING = 1e-6  # rounding may lift a probability slightly above 1
 CERTAINTY_TOLERANCE = 1e-6  # between a certainty and the aggregate of its probabilities
@@ -32,12 +33,30 @@ def _digits(value: Any) -> Any:
     return str(value) if type(value) is int else value
 
 
+def _unknown(value: Any) -> Any:
+    """A `run` or `probe_set` block in which absent fields are null, so that unknown stays unknown."""
+    if not isinstance(value, dict):
+        return value
+    asking = value.get("asking", {})
+    return value | {"asking": {"prefix": None, "close_think": None} | asking if isinstance(asking, dict) else asking}
+
+
+def _unknown_run(value: Any) -> Any:
+    return dict.fromkeys(UNKNOWN_OF_RUN) | _unknown(value) if isinstance(value, dict) else value
+
+
+UNKNOWN_OF_RUN = ("temperature", "top_p", "instruction", "written_tokens")
+UNKNOWN_ASKING = Asking(prefix=None, close_think=None)
+Whole = PlainSerializer(lambda block: block.to_dict())  # also the fields with default values: absent would mean unknown
+RunBlock = Annotated[RunConfig, BeforeValidator(_unknown_run), Whole]
+ProbeSetBlock = Annotated[ProbeSet, BeforeValidator(_unknown), Whole]
 Text = Annotated[str, BeforeValidator(_digits)]
 Integer = Annotated[int, Field(ge=-(2**63), lt=2**63)]  # the integers of SQLite
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Positive = Annotated[int, Field(ge=1, lt=2**63)]
 TokenId = Annotated[int, Field(ge=0, lt=2**32)]
 Probability = Annotated[float, Field(ge=0, le=1 + ROUNDING)]
+Letter = Annotated[str, Field(pattern="^[A-Z]$")]
 Logprobs = tuple[float | None, ...]  # null for tokens that were not sampled
 
 
@@ -68,10 +87,13 @@ class ProbeDetails(ExchangeModel):
     cached: Count = 0
     seconds: float = 0.0
     tokens: tuple[Token, ...] = ()
+    options: tuple[tuple[Letter, Probability], ...] = ()
 
 
 class ProbeLine(ProbeDetails, ProbeCore):
-    """A probe in a line."""
+    """A probe in a line. `alternatives` to the first answer token, for choice questions: they are read as `options`."""
+
+    alternatives: dict[str, Probability] = {}
 
 
 class TraceLine(ExchangeModel):
@@ -92,6 +114,8 @@ class TraceLine(ExchangeModel):
     final_closed: bool | None = None
     final_probabilities: tuple[Probability, ...] | None = None
     final_details: ProbeDetails = ProbeDetails()
+    final_alternatives: dict[str, Probability] = {}
+    options: tuple[Letter, ...] = ()
     written: Text = ""
     text: Text = ""
     prompt_ids: tuple[TokenId, ...] = ()
@@ -99,16 +123,16 @@ class TraceLine(ExchangeModel):
     logprobs: Logprobs = ()
     tops: Logprobs = ()
     forced: tuple[tuple[Count, Positive], ...] = ()
-    run: RunConfig | None = None
-    probe_set: ProbeSet | None = None
+    run: RunBlock | None = None
+    probe_set: ProbeSetBlock | None = None
 
     def recorded(self) -> RecordedTrace:
         """The trace that this line describes; `UsageError` if its fields contradict each other."""
-        source = self.probe_set or self.run
-        aggregate = source.asking.aggregate if source else certainty.DEFAULT
+        stated = [one.asking for one in (self.probe_set, self.run) if one and one.asking != UNKNOWN_ASKING]
+        aggregate = stated[0].aggregate if stated else certainty.OPTIONS  # without options, that is the minimum
         trace = RecordedTrace(
             final=_final(self, aggregate),
-            probes=_probes(self.probes, aggregate),
+            probes=_probes(self, aggregate),
             logprobs=_with_nan(self.logprobs),
             tops=_with_nan(self.tops),
             **{name: getattr(self, name) for name in SAME},
@@ -202,7 +226,10 @@ def _from_lenient_json(raw: bytes, message: str) -> TraceLine:
     except (ValueError, RecursionError):
         text = ""
     if text.encode() in (b"", raw):
-        raise UsageError(f"this is not JSON: {message.removeprefix('Invalid JSON: ')}.")
+        raise UsageError(
+            f"this is not JSON: {message.removeprefix('Invalid JSON: ')}.",
+            "Write each trace as one JSON object on one line.",
+        )
     return from_json(text.encode())
 
 
@@ -216,23 +243,24 @@ def _error(problem: ErrorDetails) -> UsageError:
     if names[0] == "probes" and len(location) > 1:
         message = f"in probe {int(location[1]) + 1}, {message}"
     part = PARTS[names[-2]] if len(names) > 1 else TraceLine
-    if problem["type"] in UNKNOWN:
-        return UsageError(message, UnknownName.among("field", names[-1], field_names(part)).hint)
-    return UsageError(message)
+    unknown = problem["type"] in UNKNOWN
+    return UsageError(message, UnknownName.among("field", names[-1], field_names(part)).hint if unknown else "")
 
 
-def _probes(lines: Sequence[ProbeLine], aggregate: str) -> tuple[Probe, ...]:
+def _probes(line: TraceLine, aggregate: str) -> tuple[Probe, ...]:
     """The probes in order of position."""
-    for number, line in enumerate(lines, 1):
-        if line.answer and not line.probabilities:
-            raise UsageError(f"in probe {number}, the answer {line.answer!r} has no probabilities.")
-    return tuple(sorted((_probe(line, aggregate) for line in lines), key=lambda probe: probe.at))
+    for number, one in enumerate(line.probes, 1):
+        if one.answer and not one.probabilities:
+            raise UsageError(f"in probe {number}, the answer {one.answer!r} has no probabilities.")
+    probes = (_probe(one, options_of(line, one.options, one.alternatives), aggregate) for one in line.probes)
+    return tuple(sorted(probes, key=lambda probe: probe.at))
 
 
-def _probe(line: ProbeLine, aggregate: str) -> Probe:
+def _probe(line: ProbeLine, options: OptionProbabilities, aggregate: str) -> Probe:
     kept = tuple(min(value, 1.0) for value in line.probabilities) if line.answer else ()
-    decoded = _decoded(line.probabilities, line.closed)
-    return Probe(line.at, line.answer, certainty.aggregate(aggregate, kept), line.closed, kept, **_details(line, decoded))
+    details = _details(line, _decoded(line.probabilities, line.closed), options)
+    probe = Probe(line.at, line.answer, 0.0, line.closed, kept, **details)
+    return replace(probe, certainty=certainty.of_probe(aggregate, probe))
 
 
 def _final(line: TraceLine, aggregate: str) -> Probe:
@@ -240,14 +268,17 @@ def _final(line: TraceLine, aggregate: str) -> Probe:
     answer, value, given = line.final_answer, min(line.final_certainty, 1.0), line.final_probabilities
     closed = not open_braces(answer) if line.final_closed is None else line.final_closed
     kept = () if not answer else (value,) if given is None else tuple(min(one, 1.0) for one in given)
-    if abs(certainty.aggregate(aggregate, kept) - value) > CERTAINTY_TOLERANCE:
+    options = options_of(line, line.final_details.options, line.final_alternatives)
+    details = _details(line.final_details, 0 if given is None else _decoded(given, closed), options)
+    final = Probe(line.thinking_tokens, answer, value, closed, kept, **details)
+    over_options, stated = certainty.of_probe(aggregate, final), certainty.aggregate(aggregate, kept)
+    if min(abs(over_options - value), abs(stated - value)) > CERTAINTY_TOLERANCE:
         raise UsageError(f"final_certainty is {value:g}, which is not the certainty of the probabilities of {answer!r}.")
-    decoded = 0 if given is None else _decoded(given, closed)
-    return Probe(line.thinking_tokens, answer, value, closed, kept, **_details(line.final_details, decoded))
+    return replace(final, certainty=over_options if final.options else value)
 
 
-def _details(line: ProbeDetails, decoded: int) -> dict[str, Any]:
-    details = {name: getattr(line, name) for name in ProbeDetails.model_fields}
+def _details(line: ProbeDetails, decoded: int, options: OptionProbabilities) -> dict[str, Any]:
+    details = {name: getattr(line, name) for name in ProbeDetails.model_fields} | {"options": options}
     return details | {"decoded": decoded} if line.decoded is None else details
 
 
@@ -259,11 +290,11 @@ def _check(trace: RecordedTrace, run: RunConfig | None) -> None:
     for name in ("ids", "logprobs", "tops"):
         if (count := len(getattr(trace, name))) not in (0, length):
             raise UsageError(f"there are {count} {name} for {length} thinking_tokens.")
-    if run and run.budget != budget:
+    if run and run.budget not in (0, budget):
         raise UsageError(f"budget is {budget}, but {run.budget} in run.")
     positions = [probe.at for probe in trace.probes]
     for at in positions:
-        if not 0 < at <= length or at >= budget:
+        if at > length or at >= budget:
             raise UsageError(f"there is a probe at {at} in a trace of {length} tokens with a budget of {budget}.")
     if len(set(positions)) < len(positions):
         raise UsageError("there are two probes at one position.")

@@ -7,20 +7,24 @@ weights (`Rule.learn`) has them learned first. A rule with `candidates` is chose
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cgr.errors import NotRecorded, UsageError
-from cgr.lab.decide.arrays import Decisions
+from cgr.lab.decide.arrays import Decisions, at_end
 from cgr.lab.decide.columns import Columns, counted_probes
 from cgr.lab.decide.run import Run
 from cgr.lab.fit import regression
 from cgr.lab.score import accuracy as scores
-from cgr.lab.score.paired import MARGIN, split_questions
-from cgr.lab.types import Ints
+from cgr.lab.score import bounds
+from cgr.lab.score.accuracy import split_questions
+from cgr.lab.score.paired import Paired, by_question, graded_names, most_saving
+from cgr.lab.types import Bools, Interval
 from cgr.rules import DeepConf, Rule
 from cgr.rules.calibrated import GradedTrace
 
@@ -31,7 +35,9 @@ R = TypeVar("R", bound=Rule)
 @dataclass(frozen=True, slots=True)
 class FitScore:
     """A rule on the questions it is fitted to: accuracy, its difference to the full budget in points with the 95% interval
-    (`low`, `high`), the shares of tokens saved, and the number of traces given up."""
+    (`low`, `high`), the shares of tokens saved, and the number of traces given up. `bound`: of the difference, with a width
+    also where nothing changed; the verdict follows from it. `settles`: counts the questions that would settle the
+    verdict."""
 
     accuracy: float
     diff_points: float
@@ -40,11 +46,23 @@ class FitScore:
     gross: float
     net: float
     gave_up: int
+    bound: Interval
+    settles: Callable[[], int | None] = field(compare=False, repr=False)
+
+    @property
+    def verdict(self) -> str:
+        """Whether accuracy is equal, worse, or cannot be told."""
+        return bounds.verdict(self.bound)
 
     @property
     def equal(self) -> bool:
-        """Equal accuracy: the interval of the difference is above the margin."""
-        return self.low > MARGIN
+        """Equal accuracy: the lower bound of the difference is above the margin."""
+        return self.verdict == bounds.EQUAL
+
+    @property
+    def needed_questions(self) -> int | None:
+        """The number of questions that would settle the verdict at the rates seen; None: more than 100,000."""
+        return self.settles()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +78,9 @@ def open_run(folder: Path, probe_set: str | None = None, *, share: float = 1.0) 
     if not 0 < share <= 1:
         raise UsageError(f"A share of {share:g} of the questions is none.", "Use more than 0 and at most 1.")
     run = Run.open(folder, probe_set)
-    if run.main is None:
+    if run.main is None or run.main not in run.filled:
         raise NotRecorded(f"The run in {folder} has no probes yet.", f"Make them with `cgr probe {folder}`.")
-    run = replace(run, chosen=True)  # rules are fitted to the probes of this set
-    return run if share == 1 else run.only(split_questions(run.columns(), share, run.questions)[0])
+    return run if share == 1 else run.only(split_questions(run.rule_columns(), share, run.questions)[0])
 
 
 def score(columns: Columns, decided: Decisions) -> FitScore:
@@ -73,26 +90,30 @@ def score(columns: Columns, decided: Decisions) -> FitScore:
     if accuracy is None or compared.ci95 is None or compared.diff_points is None:
         raise UsageError("Nothing can be fitted without known answers.", "At least two questions must have one.")
     low, high = (100 * end * len(columns.seeds) / graded for end in compared.ci95)
-    return FitScore(accuracy, compared.diff_points, low, high, saved.share, saved.net_share, int(decided.gave_up.sum()))
+    pair = Paired.of(by_question(columns, (at_end(columns), decided)), names=graded_names(columns))
+    saving = (saved.share, saved.net_share, int(decided.gave_up.sum()))
+    bound = float(pair.lows[1]), float(pair.highs[1])
+    return FitScore(accuracy, compared.diff_points, low, high, *saving, bound, partial(pair.questions_needed, 1))
 
 
 def fit(rule: Rule, run: Run, *, penalty: float = 1.0) -> Fit[Any]:
     """This rule with parameters fitted to this run. `penalty`: the cost of a wrong answer in Grade."""
-    if candidates := tuple(rule.candidates(run.columns().limit)):
+    if candidates := tuple(rule.candidates(run.rule_columns().limit)):
         return best_grade(candidates, run, penalty)
-    return _learned_and_chosen(rule, run) if rule.learns else equal_accuracy(rule, run.decide, run.columns())
+    return _learned_and_chosen(rule, run) if rule.learns else equal_accuracy(rule, run.decide, run.rule_columns())
 
 
 def learn(rule: R, run: Run) -> R:
     """This rule with weights learned from this run; a rule without weights stays as it is."""
-    return rule.learn(tuple(_graded(run)), run.columns().limit, regression)
+    return rule.learn([one for _, one in _graded(run)], run.rule_columns().limit, regression)
 
 
 def equal_accuracy(rule: R, decide: Callable[[R], Decisions], columns: Columns) -> Fit[R]:
-    """The rule with the main parameter that saves most at equal accuracy; if no value is equal, the most cautious one."""
+    """The rule with the main parameter that saves most at equal accuracy. If no value is shown to be equal: among those
+    with the highest lower bound of the difference."""
     tried = [Fit(one, score(columns, decide(one))) for one in _variants(rule)]
-    equal = [one for one in tried if one.score.equal]
-    return max(equal, key=lambda one: one.score.net) if equal else tried[-1]
+    lows, net = (np.array(values) for values in zip(*((one.score.bound[0], one.score.net) for one in tried), strict=True))
+    return tried[most_saving(lows, net)[0]]
 
 
 def _variants(rule: R) -> list[R]:
@@ -105,7 +126,7 @@ def _variants(rule: R) -> list[R]:
 
 def best_grade(candidates: Sequence[R], run: Run, penalty: float) -> Fit[R]:
     """The candidate with the best Grade; among equals, the one with the fewest tokens."""
-    columns = run.columns()
+    columns = run.rule_columns()
 
     def rank(one: R) -> tuple[float, int]:
         decided = run.decide(one)
@@ -118,17 +139,35 @@ def best_grade(candidates: Sequence[R], run: Run, penalty: float) -> Fit[R]:
 
 def _learned_and_chosen(rule: R, run: Run) -> Fit[R]:
     """Weights from all traces; the main parameter from decisions by weights that were learned from other questions."""
-    columns, main = run.columns(), str(rule.main)
-    fold = np.arange(len(columns.questions)) % min(FOLDS, len(columns.questions))
-    parts = [(run.only(fold == k), learn(rule, run.only(fold != k))) for k in np.unique(fold)]
-    order = np.argsort(np.argsort(fold[columns.question], kind="stable"), kind="stable")
+    columns, main = run.rule_columns(), str(rule.main)
+    decide, learned = cross_fitted(rule, run, np.ones(len(columns.questions), dtype=np.bool_))
+    best = equal_accuracy(rule, decide, columns)
+    return replace(best, rule=replace(learned, **{main: getattr(best.rule, main)}))
 
-    def decide_held_out(one: R) -> Decisions:
+
+def cross_fitted(rule: R, run: Run, questions: Bools) -> tuple[Callable[[R], Decisions], R]:
+    """What this rule decides on every trace, at any value of its main parameter, and the rule with its weights.
+
+    Weights are learned from these questions (a flag for each), and never used on a question that they were learned from: on
+    these questions, each fold is decided by weights from the other folds.
+    """
+    columns, main = run.rule_columns(), str(rule.main)
+    examples = [(int(columns.question[row]), one) for row, one in _graded(run)]
+    fold = np.where(questions, (np.cumsum(questions) - 1) % min(FOLDS, max(int(questions.sum()), 1)), -1)
+
+    def learned(kept: Bools) -> R:
+        return rule.learn([one for question, one in examples if kept[question]], columns.limit, regression)
+
+    everything = learned(questions)
+    weights = {int(one): everything if one < 0 else learned(questions & (fold != one)) for one in np.unique(fold)}
+    rows = {one: fold[columns.question] == one for one in weights}
+
+    def decide(one: R) -> Decisions:
         value = {main: getattr(one, main)}
-        return joined([part.decide(replace(weights, **value)) for part, weights in parts], order)
+        parts = [(rows[number], run.decide(replace(made, **value))) for number, made in weights.items()]
+        return chosen_rows(parts)
 
-    best = equal_accuracy(rule, decide_held_out, columns)
-    return replace(best, rule=replace(learn(rule, run), **{main: getattr(best.rule, main)}))
+    return decide, everything
 
 
 def warm_floor(run: Run, rule: DeepConf) -> float:
@@ -155,16 +194,22 @@ def calibrated_threshold(run: Run, rule: Rule, epsilon: float = 0.05, questions:
     return float(getattr(allowed, str(rule.main)))
 
 
-def joined(parts: Sequence[Decisions], order: Ints) -> Decisions:
-    """The decisions of several parts as one. `order`: the place of each trace in the joined parts."""
-    names = Decisions.__dataclass_fields__
-    return Decisions(**{name: np.concatenate([getattr(part, name) for part in parts])[order] for name in names})
+def chosen_rows(parts: Sequence[tuple[Bools, Decisions]]) -> Decisions:
+    """For each trace, the decision of the part that has a flag for it. Each trace has exactly one."""
+    (_, first), *others = parts
+    flags = [rows for rows, _ in others]
+
+    def chosen(name: str) -> NDArray[Any]:
+        values = [getattr(one, name) for _, one in others]
+        return np.select(flags, values, getattr(first, name)) if others else np.asarray(getattr(first, name))
+
+    return Decisions(**{name: chosen(name) for name in Decisions.__dataclass_fields__})
 
 
-def _graded(run: Run) -> Iterator[GradedTrace]:
-    """The traces with a known answer."""
-    columns = run.columns()
+def _graded(run: Run) -> Iterator[tuple[int, GradedTrace]]:
+    """The traces with a known answer, each with its row."""
+    columns = run.rule_columns()
     for row, trace in enumerate(run.traces()):
         if columns.graded[row]:
             final_right, tokens = bool(columns.final_right[row]), int(columns.natural[row])
-            yield GradedTrace(counted_probes(trace), columns.right[row].tolist(), final_right, tokens)
+            yield row, GradedTrace(counted_probes(trace), columns.right[row].tolist(), final_right, tokens)

@@ -9,8 +9,10 @@ from __future__ import annotations
 import atexit
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache, lru_cache
 
+from cgr.certainty import letter_in
 from cgr.errors import UsageError
 from cgr.lab.grading.math_worker import MathWorker
 from cgr.records import AnswerFormat
@@ -19,7 +21,14 @@ from cgr.rules.same_answer import normalised, quantities, quantity
 FORMATS: tuple[AnswerFormat, ...] = ("integer", "number", "choice", "math")
 _INTEGER = re.compile(r"([+-]?)([0-9]+)")
 _STYLE = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathsf|operatorname)\{([^{}]*)\}")
-_CHOICE = re.compile(r"\(?([A-Za-z])(?:[).:](?:\s.*)?)?", re.DOTALL)
+_BASED = re.compile(
+    r"([+-]?)([0-9][0-9A-Za-z]*)(?:_\{?\(?([0-9]{1,2}|[a-z]+)\)?\}?|\s*\(?(?:in )?base[ ~]*([0-9]{1,2}|[a-z]+)\)?)"
+)
+MAX_BASE = 36  # the largest whose digits are 0..9 and A..Z
+BASES = {
+    **{"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10},
+    **{"eleven": 11, "twelve": 12, "sixteen": 16},
+}
 
 
 def is_right(answer: str, gold: str, format: AnswerFormat) -> bool:
@@ -75,20 +84,38 @@ def _integer(text: str) -> str | None:
 
 def _choice(text: str) -> str | None:
     """The letter of `B`, `b`, `(B)`, `B.`, `\\text{B}` or `B) because ...`."""
-    match = _CHOICE.fullmatch(_STYLE.sub(r"\1", text).strip().strip("$").strip())
-    return match[1].upper() if match else None
+    return letter_in(_STYLE.sub(r"\1", text))
 
 
 def _same(answer: str, gold: str, format: AnswerFormat) -> bool:
     """Whether two numbers or expressions are equal. Plain numbers are compared here, everything else by math-verify."""
     if format == "math" and normalised(answer) == normalised(gold):
         return True
+    based = _in_base(answer), _in_base(gold)
+    if based[0] and based[1]:  # math-verify does not read the base
+        return based[0] == based[1]
     plain = quantities(answer, gold)
     if plain and plain[0].equals(plain[1]):
         return True
     if plain and (format == "number" or all(one.value.denominator == 1 for one in plain)):
         return False
     return _same_by_math_verify(answer, gold)
+
+
+@lru_cache(maxsize=1 << 12)
+def _in_base(text: str) -> tuple[int, int | str] | None:
+    """What is compared of a number with a written base, such as `4210_7`: its value. A number whose digits do not exist in
+    its base has none, and is compared by base and digits. None for any other text."""
+    match = _BASED.fullmatch(_STYLE.sub(r"\1", text).replace("\\", "").strip().strip("$").strip().rstrip("."))
+    if match is None:
+        return None
+    sign, digits, base = match[1].replace("+", ""), match[2], match[3] or match[4]
+    radix = int(base) if base.isdigit() else BASES.get(base, 0)
+    if not 2 <= radix <= MAX_BASE:
+        return None
+    with suppress(ValueError):
+        return 0, int(sign + digits, radix)
+    return (radix, sign + digits) if digits.isdigit() else None
 
 
 @cache

@@ -31,6 +31,11 @@ _ROMAN_LETTER = re.compile(r"\\mathrm\{([a-zA-Z])\}")
 _HAS_DELIMITERS = re.compile(r"\$|\\boxed|\\\(|\\\[|(?:[A-Za-z']{2,} ){3}")
 
 
+_FORMULA = re.compile(r"\$|\\boxed|\\\(|\\\[")
+_LIST_IN_SENTENCE = re.compile(r"(?<![\w$.,\\{-])-?\d+(?:\s*,\s*-?\d+)+(?![\w$}]|[.,]\d)")
+_THOUSANDS = re.compile(r"-?\d{1,3}(?:,\d{3})+")
+
+
 class MathWorker:
     """A process that compares two expressions. It starts when first needed and again after it died."""
 
@@ -146,5 +151,16 @@ def _parse(text: str) -> Any:
     body = text.replace("\\$", "")
     body = _ROMAN_LETTER.sub(r"\1", body)  # the library would read a final \mathrm{e} as a unit and cut it off
     latex, plain = math_verify.LatexExtractionConfig(), math_verify.ExprExtractionConfig()
-    body, targets = (body, [latex, plain]) if _HAS_DELIMITERS.search(body) else (f"${body}$", [latex])
+    body, targets = (_delimited(body), [latex, plain]) if _HAS_DELIMITERS.search(body) else (f"${body}$", [latex])
     return math_verify.parse(body, targets, fallback_mode="no_fallback", parsing_timeout=None)
+
+
+def _delimited(sentence: str) -> str:
+    """The sentence with its last list of integers as a formula: the library would read `-1,2,-2` there as one number."""
+    if _FORMULA.search(sentence):
+        return sentence
+    lists = [one for one in _LIST_IN_SENTENCE.finditer(sentence) if not _THOUSANDS.fullmatch(one[0])]
+    if not lists:
+        return sentence
+    start, end = lists[-1].span()
+    return f"{sentence[:start]}${sentence[start:end]}${sentence[end:]}"

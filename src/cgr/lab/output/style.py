@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from textwrap import fill
 from typing import Any
 
 from cgr.files import draft, write_text
@@ -127,21 +128,47 @@ def tokens(value: float, _: object = None) -> str:
 
 
 def percent(value: float, _: object = None) -> str:
-    """A fraction as a percentage with three digits."""
-    return f"{100 * value:.3g}%"
+    """A fraction as a percentage with at most four digits, so that ticks of 2.5% are in equal steps."""
+    return f"{100 * value:.4g}%".replace("-", "−")
 
 
 def token_axis(axis: Any, label: str) -> None:
-    """Give an axis short token counts and a label."""
-    axis.set_major_formatter(tokens)
+    """Give an axis whole token counts, all in the same unit, and a label."""
+    axis.set_major_formatter(lambda value, _: tick(value, max(map(abs, axis.get_view_interval()))))
+    axis.get_major_locator().set_params(integer=True)
     axis.set_label_text(label)
 
 
+def tick(value: float, most: float) -> str:
+    """A token count on an axis that ends at `most`: 12.5k of 20k, 1,250 of 5,000."""
+    unit, name = (1e6, "M") if most >= 1e6 else (1e3, "k") if most >= 1e4 else (1, "")
+    return f"{value / unit:,.6g}{name if value else ''}".replace("-", "−")
+
+
+def title(axes: Any, text: str) -> None:
+    """Give axes a title in as many lines as it needs to stay inside the figure."""
+    axes.set_title(_lines(text, axes.figure.get_size_inches()[0] - 0.9))
+
+
+def whole_title(figure: Any, text: str) -> None:
+    """Give a figure a title at its left edge, in as many lines as it needs. For figures with long tick labels."""
+    text = _lines(text, figure.get_size_inches()[0] - 0.2)
+    figure.suptitle(text, x=0.01, ha="left", fontweight="bold", fontsize=STYLE["axes.titlesize"])
+
+
+def _lines(text: str, inches: float) -> str:
+    """The text in lines that are at most this wide; a bold letter is about 0.6 times as wide as the font is high."""
+    return fill(text, int(inches * 72 / (STYLE["axes.titlesize"] * 0.6)))
+
+
 def label(axes: Any, x: float, y: float, text: str, colour: Any, *, dx: float = 5, dy: float = 0, **options: Any) -> None:
-    """Write `text` beside the point (x, y), moved by (dx, dy) printer's points."""
+    """Write `text` beside the point (x, y), moved by (dx, dy) printer's points, with a white edge over lines."""
+    from matplotlib.patheffects import withStroke
+
     defaults = {"ha": "left", "va": "center", "fontsize": 9.5, "fontweight": "bold"}
     offset = {"xytext": (dx, dy), "textcoords": "offset points", "annotation_clip": False}
-    axes.annotate(text, (x, y), color=colour, **offset, **(defaults | options))
+    written = axes.annotate(text, (x, y), color=colour, **offset, **(defaults | options))
+    written.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
 
 
 def beside_axis(axes: Any, x: float, y: float, text: str, offset: tuple[float, float], **options: Any) -> None:

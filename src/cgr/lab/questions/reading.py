@@ -21,6 +21,10 @@ GUESSES = {
     "format": ("format", "answer_format"),
 }
 MAX_DIGITS = 400
+BOX = "\\boxed{"
+BETWEEN = re.compile(
+    r"(?:[\s$,;~]|\\[,;! ]|\\[()]|\\q?quad|\\text\{\s*(?:and|or)\s*\}|\band\b|\bor\b)+"
+)  # two boxes of one list
 CHOICE = re.compile(r"[A-J]")  # golds of this form are choices if no format is given
 
 
@@ -123,18 +127,37 @@ def _number(row: SourceRow, value: float | Decimal) -> str:
 
 
 def final_part(gold: str) -> str:
-    """The final answer of a worked solution: after `####`, or in the last box; otherwise the whole text."""
+    """The final answer of a worked solution: after `####`, or in the last box; otherwise the whole text. Boxes with nothing
+    but a comma, "and" or "or" between them (`\\boxed{1}, \\boxed{2}`) are one list."""
     if "####" in gold:
         return gold.rpartition("####")[2].strip()
-    start = gold.rfind("\\boxed{")
-    if start < 0:
+    boxes = _boxes(gold)
+    if not boxes or boxes[-1][1] is None:
         return gold
-    inside, depth = gold[start + len("\\boxed{") :], 1
-    for index, char in enumerate(inside):
-        depth += (char == "{") - (char == "}")
+    first = len(boxes) - 1
+    while first > 0 and (end := boxes[first - 1][1]) is not None and BETWEEN.fullmatch(gold[end + 1 : boxes[first][0]]):
+        first -= 1
+    return ", ".join(gold[start + len(BOX) : end].strip() for start, end in boxes[first:])
+
+
+def _boxes(text: str) -> list[tuple[int, int | None]]:
+    """Where each box begins, and where its closing brace is; None: it is not closed."""
+    found: list[tuple[int, int | None]] = []
+    start = text.find(BOX)
+    while start >= 0:
+        end = _closing_brace(text, start + len(BOX))
+        found.append((start, end))
+        start = text.find(BOX, start + len(BOX))
+    return found
+
+
+def _closing_brace(text: str, start: int) -> int | None:
+    depth = 1
+    for index in range(start, len(text)):
+        depth += (text[index] == "{") - (text[index] == "}")
         if depth == 0:
-            return inside[:index].strip()
-    return gold
+            return index
+    return None
 
 
 def _refuse_duplicate_ids(drafts: Iterable[Draft]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import ClassVar, cast
 
 from cgr.drive.driver import Driver, Outcome, answer_room
-from cgr.engines.base import Capabilities, Engine, ModelInfo, OnText, Sampling, Session, Stretch, keyed_seed, written_text
+from cgr.engines.base import Capabilities, Engine, ModelInfo, OnText, Session, Stretch, keyed_seed, written_text
 from cgr.engines.forwarding import ForwardingSession
 from cgr.errors import MissingCapability, UsageError
 from cgr.lab.record.jobs import Jobs, Progress
@@ -24,7 +24,7 @@ from cgr.lab.store.recorded import RecordedTrace
 from cgr.reason import Abstention
 from cgr.records import Ended, Question
 from cgr.rules import Action, BudgetForcing, FixedBudget, KeepThinking, Rule, Seen, next_multiple
-from cgr.settings import Settings
+from cgr.settings import Settings, default_aggregate, options_note
 from cgr.solve import Model
 
 Made = tuple[RecordedTrace, tuple[int, ...], float]  # a new trace, the ids of its prompt, and the seconds that it took
@@ -92,9 +92,12 @@ class Plan:
         """Every question and seed, seed by seed: each question is done once before any is done twice."""
         return [(question.id, seed) for seed in range(self.seeds) for question in self.questions]
 
-    def config(self, info: ModelInfo, capabilities: Capabilities) -> RunConfig:
-        """The configuration of this plan on this model, with all defaults resolved."""
+    def config(self, info: ModelInfo, capabilities: Capabilities, stored: RunConfig | None = None) -> RunConfig:
+        """The configuration of this plan on this model, with all defaults resolved. An aggregate that was not chosen is
+        that of the `stored` run, if there is one."""
         resolved = self.settings.resolve(info)
+        default = stored.asking.aggregate if stored else default_aggregate(self.questions, capabilities)
+        settings = replace(self.settings, aggregate=self.settings.aggregate or default)
         if self.logprobs and not capabilities.thinking_logprobs:
             raise MissingCapability(
                 f"{info.engine} does not return the log-probabilities of thinking.", "Leave out --logprobs."
@@ -109,12 +112,16 @@ class Plan:
             temperature=self.settings.temperature,
             top_p=self.settings.top_p,
             instruction=self.settings.instruction,
-            asking=Asking.of(self.settings, info),
+            asking=Asking.of(settings, info),
             written_tokens=self.written_tokens,
             logprobs=self.logprobs,
             probe=self.probe,
             rule=self.settings.rule if self.settings.rule in FORCING else NATURAL,
         )
+
+    def notes(self, capabilities: Capabilities) -> tuple[str, ...]:
+        """What a user should know before the traces are generated."""
+        return options_note(self.questions, self.settings.aggregate, capabilities)
 
 
 def generate(folder: Path, plan: Plan, model: Model, *, sessions: int = 1, progress: Progress | None = None) -> None:
@@ -128,7 +135,7 @@ async def agenerate(
     """`generate` for asynchronous code, with this many sessions of an engine at once."""
     progress = progress or Progress(quiet=True)
     await engine.connect()
-    config = plan.config(engine.info, engine.capabilities)
+    config = plan.config(engine.info, engine.capabilities, Store.stored_config(folder))
     questions = {question.id: question for question in plan.questions}
     with Store.create(folder, config) as store:
         store.add_questions(plan.questions)
@@ -143,9 +150,10 @@ async def agenerate(
 
         def keep(key: Key, made: Made) -> None:
             trace, prompt_ids, seconds = made
-            progress.add_probes(trace.probes)
+            progress.add_trace(trace)
             store.add_trace(trace, prompt_ids=prompt_ids, seconds=seconds, probe_set=probe_set)
 
+        progress.begin(store, missing)
         with progress.showing("Thinking", len(wanted), len(wanted) - len(missing)):
             await Jobs(store, GENERATE, progress, sessions).run(missing, make, keep)
 
@@ -155,10 +163,10 @@ async def generate_trace(
 ) -> Made:
     """One question under one seed: the thinking to its end or to the budget, and the final answer."""
     start = time.monotonic()
-    spec = config.asking.spec(question.format)
+    spec = config.asking.spec(question.format, question.text)
     text = config.prompt(question.text)
     prompt = await engine.prompt(text)
-    sampling = Sampling(config.temperature, config.top_p, keyed_seed(seed, text), config.logprobs, config.budget)
+    sampling = config.sampling(keyed_seed(seed, text))
     room = config.budget + await answer_room(engine, spec)
     # A second model has its own chat template, so it needs the text and not the ids.
     session = await engine.open(prompt if engine.prober is None else text, sampling, room=room)
@@ -166,8 +174,9 @@ async def generate_trace(
     try:
         outcome = await Driver(engine, recording, spec, full=True).run(_rule(config), config.budget, Abstention())
         # the model writes its answer if it ended its thinking and not its turn
-        writes = outcome.decision.stop_cause == "end_of_thinking" and not outcome.decision.eos and config.written_tokens
-        written = await written_text(session.write(config.written_tokens)) if writes else ""
+        writes = outcome.decision.stop_cause == "end_of_thinking" and not outcome.decision.eos
+        limit = config.written_tokens or 0
+        written = await written_text(session.write(limit)) if writes and limit else ""
     finally:
         await session.close()
     trace = _recorded(question, seed, config.budget, outcome, recording, written)

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
+from rich.progress import Progress as ProgressBar
 
 from cgr.errors import CgrError, EngineError
 from cgr.lab.store import GENERATE, Key, Store, probing_stage
-from cgr.lab.store.config import Failure, in_words
+from cgr.lab.store.config import Failure
+from cgr.lab.store.recorded import RecordedTrace
 from cgr.lab.store.schema import CONTINUES
 from cgr.records import Probe, Record
 
@@ -28,21 +29,26 @@ T = TypeVar("T")
 Execute = Callable[[Iterable[Key], Callable[[Key], Awaitable[None]], int], Awaitable[None]]
 MAX_FAILURES = 3  # failures in a row, beyond the number of sessions, before the engine is given up
 COUNTS = ("new", "thinking_tokens", "probes", "probe_tokens", "prefilled_tokens")  # of a call
-MAX_LISTED = 5  # traces listed for one failure
+ENOUGH_TRACES = 50  # for an estimate of the time left, unless each question was thought about once before
 
 
 class Progress:
     """Counts traces, tokens, probes and failures of one call, and shows them on a terminal unless `quiet`."""
 
-    def __init__(self, *, quiet: bool = False, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True)
+    def __init__(
+        self, *, quiet: bool = False, console: Console | None = None, on_note: Callable[[str], None] | None = None
+    ) -> None:
+        self.console, self.on_note = console or Console(stderr=True), on_note
+        self.notes: list[str] = []
         self.visible = self.console.is_terminal and not quiet
         self.new = self.failed = self.thinking_tokens = self.probes = self.probe_tokens = self.prefilled_tokens = 0
         self.sets: list[str] = []
         self._start: float | None = None
         self._end: float | None = None
-        self._bar: Bar | None = None
+        self._bar: _Bar | None = None
         self._task = TaskID(0)
+        self._missing: Counter[str] = Counter()  # traces to generate, by question
+        self._lengths: dict[str, list[int]] = defaultdict(list)  # of the new traces, by question
 
     @contextmanager
     def showing(self, what: str, total: int, done: int) -> Iterator[None]:
@@ -52,11 +58,32 @@ class Progress:
             if not self.visible:
                 yield
                 return
-            with _bar(self.console) as self._bar:
-                self._task = self._bar.add_task(what, total=total, completed=done, rate="", failed="")
+            with _Bar(self.console, self.above) as self._bar:
+                self._task = self._bar.add_task(what, total=total, completed=done, rate="", left="", failed="")
                 yield
         finally:
             self._end, self._bar = time.monotonic(), None
+
+    def above(self) -> RenderableType | None:
+        """What is shown above the bar."""
+        return None
+
+    def begin(self, store: Store, missing: Iterable[Key]) -> None:
+        """These traces of a run are generated now."""
+        self._missing = Counter(question for question, _ in missing)
+
+    def add_trace(self, trace: RecordedTrace) -> None:
+        """A trace was generated."""
+        self.add_probes(trace.probes)
+        self._missing[trace.question_id] -= 1
+        self._lengths[trace.question_id].append(trace.thinking_tokens)
+
+    def note(self, text: str) -> None:
+        """A sentence that the user should read; the same one is given once."""
+        if text not in self.notes:
+            self.notes.append(text)
+            if self.on_note:
+                self.on_note(text)
 
     def begin_set(self, name: str) -> None:
         """A probe set is being made."""
@@ -94,24 +121,48 @@ class Progress:
         """Thinking tokens per second."""
         return self.thinking_tokens / self.seconds if self.seconds else 0.0
 
+    @property
+    def seconds_left(self) -> float | None:
+        """An estimate for the traces that are generated, from what each question took before; None while it would be a
+        guess, because the questions that come first may be the easy ones."""
+        made = [length for lengths in self._lengths.values() for length in lengths]
+        new = [question for question, count in self._missing.items() if count and not self._lengths[question]]
+        if not made or not self.tokens_per_second or (new and len(made) < ENOUGH_TRACES):
+            return None
+        means = {question: sum(lengths) / len(lengths) for question, lengths in self._lengths.items() if lengths}
+        expected = sum(count * means.get(question, sum(made) / len(made)) for question, count in self._missing.items())
+        unfinished = self.thinking_tokens - sum(made)  # tokens of the traces that are being made
+        return max(expected - unfinished, 0.0) / self.tokens_per_second
+
     def _show(self, advance: int = 0) -> None:
         if self._bar:
             failed = f"[red]{self.failed} failed" if self.failed else ""
-            rate = f"{self.tokens_per_second:,.0f} tokens/s"
-            self._bar.update(self._task, advance=advance, rate=rate, failed=failed)
+            rate, seconds = f"{self.tokens_per_second:,.0f} tokens/s", self._rest()
+            left = "" if seconds is None else f"{seconds // 60:.0f}:{seconds % 60:02.0f} left"
+            self._bar.update(self._task, advance=advance, rate=rate, left=left, failed=failed)
+
+    def _rest(self) -> float | None:
+        """Seconds left: as estimated for new traces, else at the rate of the traces so far."""
+        if self._missing or not self._bar or not self.new:
+            return self.seconds_left
+        task = self._bar.tasks[self._task]
+        return self.seconds / self.new * ((task.total or 0) - task.completed)
 
 
-def _bar(console: Console) -> Bar:
-    return Bar(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[failed]}"),
-        console=console,
-        transient=True,
-    )
+class _Bar(ProgressBar):
+    """A progress bar below something else, if there is anything."""
+
+    def __init__(self, console: Console, above: Callable[[], RenderableType | None]) -> None:
+        self._above = above
+        fields = ("rate", "left", "failed")
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        texts = (TextColumn(f"{{task.fields[{name}]}}") for name in fields)
+        super().__init__(*columns, *texts, console=console, transient=True)
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        if (above := self._above()) is not None:
+            yield above
+        yield from super().get_renderables()
 
 
 async def in_tasks(keys: Iterable[Key], work: Callable[[Key], Awaitable[None]], limit: int) -> None:
@@ -171,7 +222,8 @@ class Summary(Record):
     """The state of a run after a call, and what the call did.
 
     `traces` of the `wanted` ones are in the run (or probed, in every set that the call makes). `new`, tokens and seconds
-    count this call, over all sets. `made_sets`: the sets that the call makes; `probe_set`: the last of them.
+    count this call, over all sets. `made_sets`: the sets that the call makes; `probe_set`: the last of them. `notes`:
+    sentences that were given to the user.
     """
 
     run: str
@@ -192,6 +244,7 @@ class Summary(Record):
     made_sets: tuple[str, ...] = ()
     interrupted: bool = False
     failures: tuple[Failure, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def summarise(folder: Path, wanted: Collection[Key] | None, progress: Progress, *, interrupted: bool = False) -> Summary:
@@ -218,45 +271,6 @@ def summarise(folder: Path, wanted: Collection[Key] | None, progress: Progress, 
         made_sets=tuple(progress.sets),
         interrupted=interrupted,
         failures=failed,
+        notes=tuple(progress.notes),
         **{name: getattr(progress, name) for name in COUNTS},
     )
-
-
-def summary_lines(summary: Summary) -> list[str]:
-    """The summary as a few lines of text."""
-    done = f"{summary.traces} of {summary.wanted} traces are {_where(summary)}"
-    if summary.interrupted:
-        return [f"Interrupted: {done}. The same command continues from here."]
-    lines = [f"{done}, {summary.new} of {'them' if len(summary.made_sets) < 2 else 'these probings'} new."]
-    if summary.probe_set is None:
-        lines.append(f"{summary.ended_by_themselves} ended naturally, {summary.at_budget} at the budget.")
-    if summary.new:
-        lines.append(_cost(summary))
-    if summary.failed:
-        return [*lines, f"{summary.failed} failed: the same command tries them again."]
-    return [*lines, f"Next: cgr {'report' if summary.probe_sets else 'probe'} {summary.run}"]
-
-
-def _where(summary: Summary) -> str:
-    if not summary.made_sets:
-        return f"in {summary.run}"
-    names = in_words([repr(name) for name in summary.made_sets])
-    return f"probed in the {'set' if len(summary.made_sets) == 1 else 'sets'} {names} of {summary.run}"
-
-
-def _cost(summary: Summary) -> str:
-    probes = f" {summary.probes:,} probes decoded {summary.probe_tokens:,} tokens." if summary.probes else ""
-    speed = f"{summary.seconds:,.1f} s, {summary.tokens_per_second:,.0f} a second"
-    return f"{summary.thinking_tokens:,} thinking tokens in {speed}.{probes}"
-
-
-def failure_lines(failures: Sequence[Failure]) -> list[str]:
-    """Failures grouped by reason, each with its traces."""
-    reasons: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for one in failures:
-        reasons[one.message, one.hint].append(f"{one.question_id} (seed {one.seed})")
-    lines = []
-    for (message, hint), traces in reasons.items():
-        more = f" and {len(traces) - MAX_LISTED} more" if len(traces) > MAX_LISTED else ""
-        lines += [f"failed: {', '.join(traces[:MAX_LISTED])}{more}: {message}", *([f"hint:   {hint}"] if hint else [])]
-    return lines

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import ClassVar, cast
 
 from cgr.drive.driver import Driver, answer_room
-from cgr.engines.base import Engine, Prompt, Sampling
+from cgr.engines.base import Engine, Prompt, Sampling, is_ids, prompt_ids
 from cgr.errors import NotRecorded, UsageError
 from cgr.lab.record.jobs import Jobs, Progress
-from cgr.lab.record.retrace import RetraceEngine, same_vocabulary
+from cgr.lab.record.retrace import PlannedProbing, Reading, RetraceEngine, Survey, interval_cuts, piecewise, same_vocabulary
 from cgr.lab.store import Key, Store, probing_stage
-from cgr.lab.store.config import ProbeRequest, ProbeSet, same_model
+from cgr.lab.store.config import IMPORTED, ProbeRequest, ProbeSet, same_model
 from cgr.lab.store.recorded import RecordedTrace
+from cgr.probing import ProbeSpec
 from cgr.reason import Abstention
 from cgr.records import Decision, Probe
 from cgr.rules import NoThinking, Rule, Seen
@@ -27,6 +28,8 @@ from cgr.rules.marks import Place, marks
 from cgr.solve import Model
 
 OpenModel = Callable[[str], Model]
+TEMPLATE_TOKENS = 1024  # more than a chat template adds to a question
+CHARACTERS_PER_TOKEN = 3  # fewer than most tokenizers need for a token
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,70 +47,131 @@ class AskAt(Rule):
 
 @dataclass(frozen=True, slots=True)
 class Prober:
-    """Makes one probe set of one run. `generator`: the model that generated the traces, if it has another vocabulary."""
+    """Makes one probe set of one run. `generator`: the model that generated the traces, if it has another vocabulary.
+    `as_text`: the recorded ids are of no use to the probed model, so the text is encoded."""
 
     store: Store
     engine: Engine
     probe_set: ProbeSet
     on_tokens: Callable[[int], None]
     generator: Engine | None = None
+    as_text: bool = False
     _texts: dict[int, str] = field(default_factory=dict)
 
     async def probe(self, key: Key) -> Decision:
         """The probes of one trace and its final answer, as the decision of a rule that never stops."""
+        if self.probe_set.where == "start":
+            return await self._before_thinking(key)
+        planned = await self.plan(key)
+        trace, cuts, final = planned.trace, planned.cuts, planned.final
+        if not cuts and final is not None:
+            end = (trace.ended, final.answer, final.certainty, final.closed, False, trace.thinking_tokens)
+            return Decision(*end, final=final)
+        reach = None if final is None else cuts[-1]
+        engine = RetraceEngine(
+            self.engine, trace, self.on_tokens, cuts=cuts, final=final, reading=planned.reading, reach=reach
+        )
+        return await self._drive(engine, AskAt(positions=cuts), planned.prompt, planned.spec, planned.room)
+
+    async def _before_thinking(self, key: Key) -> Decision:
+        """An answer without thinking as a probe; the final answer of the trace stays as it was."""
         trace = self.store.trace(key)
-        own = same_model(self.store.config, self.probe_set)
-        cuts = None if self.probe_set.where == "start" else await self._cuts(trace)
-        rule = NoThinking() if cuts is None else AskAt(positions=cuts)
-        final = trace.final if self._keeps_final(own) else None
-        engine = RetraceEngine(self.engine, trace, self.on_tokens, cuts=cuts or (), final=final, generator=self.generator)
-        spec = self.probe_set.asking.spec(trace.format)
-        room = trace.thinking_tokens + await answer_room(self.engine, spec)
-        session = await engine.open(await self._prompt(key, trace, own), Sampling(), room=room)
+        spec = self.probe_set.asking.spec(trace.format, trace.question)
+        engine, room = RetraceEngine(self.engine, trace, self.on_tokens), await answer_room(self.engine, spec)
+        made = await self._drive(engine, NoThinking(), self._prompt(key, trace), spec, room)
+        return replace(made, probes=(cast(Probe, made.final),), final=None)
+
+    async def _drive(self, engine: RetraceEngine, rule: Rule, prompt: Prompt, spec: ProbeSpec, room: int) -> Decision:
+        session = await engine.open(prompt, Sampling(), room=room)
         try:
-            outcome = await Driver(engine, session, spec, full=True).run(rule, trace.budget, Abstention())
+            outcome = await Driver(engine, session, spec, full=True).run(rule, engine.trace.budget, Abstention())
         finally:
             await session.close()
-        if cuts is not None:
-            return outcome.decision
-        # an answer without thinking is a probe; the final answer of the trace stays as it was
-        return replace(outcome.decision, probes=(cast(Probe, outcome.decision.final),), final=None)
+        return outcome.decision
 
-    async def _prompt(self, key: Key, trace: RecordedTrace, own: bool) -> Prompt:
-        """The recorded ids if the probed model is the run's own; a paired engine and other models need the text."""
-        recorded = self.store.prompt_ids(key) if own and self.engine.prober is None else ()
-        return recorded or self.store.config.prompt(trace.question)
+    async def survey(self) -> Survey:
+        """How the traces of the run fit this model: which are encoded from text, and which are too long."""
+        keys = self.store.made() if self.probe_set.where != "start" else ()
+        survey = Survey(len(keys))
+        for key in keys:
+            if not await self._surely_fits(key):
+                planned = await self.plan(key)
+                survey.add(planned, await self.engine.decode(planned.reading.ids) if planned.encoded else None)
+        return survey
 
-    def _keeps_final(self, own: bool) -> bool:
+    async def _surely_fits(self, key: Key) -> bool:
+        """Whether a trace with ids fits by a simple bound: no text has more tokens than bytes."""
+        trace = self.store.trace(key)
+        if self._is_text(trace):
+            return False
+        prompt, answer = self._prompt(key, trace), await answer_room(self.engine, self.probe_set.asking.spec(trace.format))
+        before = len(prompt) if is_ids(prompt) else len(str(prompt).encode()) + TEMPLATE_TOKENS
+        thinking = len(trace.text.encode()) if self.generator else trace.thinking_tokens
+        return before + thinking + answer <= self.engine.info.context
+
+    def _is_text(self, trace: RecordedTrace) -> bool:
+        return self.as_text or len(trace.ids) != trace.thinking_tokens
+
+    async def plan(self, key: Key) -> PlannedProbing:
+        """What of a trace is probed."""
+        trace = self.store.trace(key)
+        encoded = self._is_text(trace)
+        reading, positions = await (self._encoded(trace) if encoded else self._recorded(trace))
+        spec, prompt = self.probe_set.asking.spec(trace.format, trace.question), self._prompt(key, trace)
+        answer = await answer_room(self.engine, spec)
+        space = self.engine.info.context - len(await prompt_ids(prompt, self.engine)) - answer
+        cuts = tuple(at for at in positions if reading.offset(at) <= space)
+        final = trace.final if self._keeps_final() or len(reading.ids) > space else None
+        thinking = len(reading.ids) if final is None else reading.offset(cuts[-1]) if cuts else 0
+        left_out = len(positions) - len(cuts)
+        return PlannedProbing(trace, prompt, spec, reading, cuts, left_out, final, thinking + answer, encoded)
+
+    @property
+    def _own(self) -> bool:
+        """Whether the model that generated the traces is probed."""
+        return same_model(self.store.config, self.probe_set)
+
+    def _prompt(self, key: Key, trace: RecordedTrace) -> Prompt:
+        """The recorded ids if they are the probed model's; a paired engine and other models need the text."""
+        config = self.store.config
+        usable = self._own or (config.model == IMPORTED and not self.as_text)
+        recorded = self.store.prompt_ids(key) if usable and self.engine.prober is None else ()
+        if not recorded and not trace.question.strip():
+            raise NotRecorded(
+                f"Question {trace.question_id!r} has no text, so the model cannot be asked.", "Import it with `question`."
+            )
+        return recorded or config.prompt(trace.question)
+
+    def _keeps_final(self) -> bool:
         """Whether the recorded final answer stays: it is the generator's, and with the same options it would be equal."""
-        options = replace(self.probe_set.asking, aggregate=self.store.config.asking.aggregate)
-        return not own or options.reads == "entropy" or options == self.store.config.asking
+        usual = self.store.config.asking.known()
+        options = replace(self.probe_set.asking, aggregate=usual.aggregate)
+        return not self._own or options.reads == "entropy" or options == usual
 
-    async def _cuts(self, trace: RecordedTrace) -> tuple[int, ...]:
-        """The positions to probe, up to the end of the trace and below the budget."""
-        if self.probe_set.where == "interval":
-            positions = interval_cuts(trace, self.probe_set.interval)
-        else:
-            texts = [await self._text(token) for token in trace.ids]
-            positions = marks(texts, cast(Place, self.probe_set.where))
-        return tuple(at for at in positions if at < trace.budget)
+    async def _recorded(self, trace: RecordedTrace) -> tuple[Reading, tuple[int, ...]]:
+        """A trace by its ids, and the positions to probe, up to the end of the trace and below the budget."""
+        found = interval_cuts(trace, self.probe_set.interval) if self.probe_set.interval else await self._marks(trace.ids)
+        positions = tuple(at for at in found if at < trace.budget)
+        if self.generator is None:
+            return Reading(trace.ids, trace.thinking_tokens), positions
+        return await piecewise(trace, positions, self.generator, self.engine), positions
+
+    async def _encoded(self, trace: RecordedTrace) -> tuple[Reading, tuple[int, ...]]:
+        """The same for a trace by its text. Marks are found in the model's tokens; positions count the recorded ones."""
+        ids, length = await self.engine.encode(trace.text), trace.thinking_tokens
+        offsets = {}
+        if not self.probe_set.interval:
+            offsets = {-(-mark * length // len(ids)): mark for mark in reversed(await self._marks(ids))}
+        found = sorted(offsets) or (interval_cuts(trace, self.probe_set.interval) if self.probe_set.interval else ())
+        return Reading(ids, length, offsets), tuple(at for at in found if at < trace.budget)
+
+    async def _marks(self, ids: Sequence[int]) -> Sequence[int]:
+        return marks([await self._text(token) for token in ids], cast(Place, self.probe_set.where))
 
     async def _text(self, token: int) -> str:
         if token not in self._texts:
             self._texts[token] = await (self.generator or self.engine).decode([token])
         return self._texts[token]
-
-
-def interval_cuts(trace: RecordedTrace, interval: int) -> tuple[int, ...]:
-    """Every multiple of the interval; in a forced trace, also each position where the thinking wanted to end.
-
-    A cut inside an appended text moves to its end.
-    """
-    cuts = set(range(interval, trace.thinking_tokens + 1, interval)) | {at for at, _ in trace.forced}
-    for at, count in trace.forced:
-        inside = cuts & set(range(at + 1, at + count))
-        cuts = cuts - inside | ({at + count} if inside else set())
-    return tuple(sorted(cuts - {0}))
 
 
 def probe_each(
@@ -149,11 +213,17 @@ async def aprobe(
     with Store.open(folder, write=True) as store:
         probe_set = request.probe_set(store.config, engine.info)
         check_probeable(store)
-        generator = await _generator(store, engine, open_generator)
-        name = store.add_probe_set(probe_set, request.name)
-        progress.begin_set(name)
+        generator, as_text = await _generator(store, engine, open_generator)
         try:
-            prober = Prober(store, engine, probe_set, progress.add_tokens, generator.engine if generator else None)
+            thinker = generator.engine if generator else None
+            prober = Prober(store, engine, probe_set, progress.add_tokens, thinker, as_text)
+            survey = await prober.survey()
+            for note in survey.notes(engine.info):
+                progress.note(note)
+            if survey.cut_short and probe_set.where == "interval":  # not on a grid: some positions are missing
+                prober = replace(prober, probe_set=replace(probe_set, where="anywhere"))
+            name = store.add_probe_set(prober.probe_set, request.name)
+            progress.begin_set(name)
             await _probe_all(prober, name, sessions, progress)
         finally:
             if generator:
@@ -175,30 +245,44 @@ async def _probe_all(prober: Prober, name: str, sessions: int, progress: Progres
 
 
 def check_probeable(store: Store) -> None:
-    """Raise `NotRecorded` if the run has no traces, or no token ids."""
-    keys = store.made()
-    if not keys:
+    """Raise `NotRecorded` if the run has no traces, or one of them has neither token ids nor text."""
+    if not store.made():
         raise NotRecorded(f"The run in {store.folder} has no traces yet.", "Generate some with `cgr generate`.")
-    trace = store.trace(keys[0])
-    if len(trace.ids) != trace.thinking_tokens:
+    if missing := store.unreadable():
+        question, seed = missing[0]
         raise NotRecorded(
-            f"The traces in {store.folder} were imported without token ids and cannot be cut.", "Import them with `ids`."
+            f"Question {question!r}, seed {seed}: the trace has neither token ids nor text, so it cannot be cut.",
+            "Import it with `text` or `ids`.",
         )
 
 
-async def _generator(store: Store, engine: Engine, open_generator: OpenModel | None) -> Model | None:
-    """The model that generated the traces, opened if the probed model has another vocabulary."""
-    config = store.config
-    if same_model(config, engine.info) or await same_vocabulary(engine, store.trace(store.made()[0])):
-        return None
+def room_for(store: Store) -> int:
+    """How many thinking tokens the context of a probed model should hold: the budget, or the longest text without ids."""
+    return max(store.config.budget, -(-store.longest_text() // CHARACTERS_PER_TOKEN))
+
+
+async def _generator(store: Store, engine: Engine, open_generator: OpenModel | None) -> tuple[Model | None, bool]:
+    """The model that generated the traces, opened if the probed model has another vocabulary; and whether the text of the
+    traces is encoded instead, because nobody knows that model or it is not here."""
+    config, keys = store.config, store.made()
+    trace = next((one for one in map(store.trace, keys) if one.ids), None)
+    if trace is None or same_model(config, engine.info) or await same_vocabulary(engine, trace):
+        return None, False
+    if config.model == IMPORTED:  # without text, the ids must be those of the model that the user named
+        return None, bool(trace.text)
     if open_generator is None:
         raise UsageError(f"{engine.info.name} has another vocabulary than {config.model}.", "Open that model too.")
-    generator = open_generator(config.model)
-    await generator.engine.connect()
+    try:
+        generator = open_generator(config.model)
+        await generator.engine.connect()
+    except UsageError:
+        if not trace.text:
+            raise
+        return None, True
     if not same_model(config, generator.engine.info):
         await generator.aclose()
         raise UsageError(
             f"The weights of {config.model!r} have changed since the run was made.",
             "Use the model that generated the traces.",
         )
-    return generator
+    return generator, False

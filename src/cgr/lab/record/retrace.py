@@ -7,7 +7,9 @@ they look like separate probes.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 from cgr.engines.base import (
@@ -15,6 +17,7 @@ from cgr.engines.base import (
     Done,
     Engine,
     Ids,
+    ModelInfo,
     OnText,
     Prompt,
     Sampling,
@@ -24,9 +27,12 @@ from cgr.engines.base import (
     is_ids,
 )
 from cgr.engines.forwarding import ForwardingEngine, ForwardingSession
-from cgr.errors import EngineError, NotRecorded
+from cgr.errors import DoesNotFit, EngineError, NotRecorded
 from cgr.lab.store.recorded import RecordedTrace
+from cgr.probing import ProbeSpec
 from cgr.records import Conversation, Probe
+
+NO_ID = 0  # stands for a thinking token whose id was not recorded
 
 
 class PackingEngine(Engine, Protocol):
@@ -38,12 +44,110 @@ class PackingEngine(Engine, Protocol):
         """The answer at each cut of the trace."""
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A saved trace in the tokens of the probed model.
+
+    Positions count the recorded tokens, `length` in all. `offsets`: how many tokens of the probed model are before a
+    position, where that is known; elsewhere it is in proportion, which is exact if both count the same tokens.
+    """
+
+    ids: tuple[int, ...]
+    length: int
+    offsets: Mapping[int, int] = field(default_factory=dict)
+
+    def offset(self, at: int) -> int:
+        """The number of tokens of the probed model before this position."""
+        return self.offsets.get(at, at * len(self.ids) // max(self.length, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedProbing:
+    """How one trace will be probed: `cuts` are the positions that fit into the context of the probed model, and `left_out`
+    counts the others. `final`: the recorded final answer, if it is not decoded again. `encoded`: the trace was text."""
+
+    trace: RecordedTrace
+    prompt: Prompt
+    spec: ProbeSpec
+    reading: Reading
+    cuts: tuple[int, ...]
+    left_out: int
+    final: Probe | None
+    room: int
+    encoded: bool
+
+
+@dataclass(slots=True)
+class Survey:
+    """Counts of a run before it is probed with a model: `traces` that are encoded from their text with their tokens and
+    characters, and traces that are longer than the model's context with their cuts."""
+
+    all_traces: int
+    traces: int = 0
+    recorded_tokens: int = 0
+    model_tokens: int = 0
+    characters: int = 0
+    changed: int = 0
+    cut_short: int = 0
+    cuts: int = 0
+    left_out: int = 0
+
+    def add(self, planned: PlannedProbing, back: str | None) -> None:
+        """Count a trace; `back`: its text after encoding and decoding, if it is encoded."""
+        if back is not None:
+            self.traces += 1
+            self.recorded_tokens += planned.trace.thinking_tokens
+            self.model_tokens += len(planned.reading.ids)
+            self.characters += len(planned.trace.text)
+            self.changed += changed_characters(planned.trace.text, back)
+        if planned.left_out:
+            self.cut_short += 1
+            self.cuts += len(planned.cuts)
+            self.left_out += planned.left_out
+
+    def notes(self, info: ModelInfo) -> list[str]:
+        """What a user should know; `DoesNotFit` if nothing can be probed."""
+        if self.cut_short and self.cut_short == self.all_traces and not self.cuts:
+            raise DoesNotFit(
+                f"No trace fits into the context of {info.name} ({info.context:,} tokens), not even up to its first cut.",
+                "Probe with a model that has more context (--model), or at a smaller --interval.",
+            )
+        found = []
+        if self.traces:
+            share = self.changed / max(self.characters, 1)
+            percent = "none" if not share else "less than 0.1%" if share < 0.001 else f"{share:.1%}"
+            counts = f"{self.recorded_tokens:,} recorded tokens are {self.model_tokens:,} of its own"
+            mapped = "" if self.recorded_tokens == self.model_tokens else " Positions are converted in proportion."
+            found.append(
+                f"{_traces(self.traces)} encoded from text with the tokenizer of {info.name}: {counts}, and {percent} of "
+                f"the text came back changed.{mapped}"
+            )
+        if self.cut_short:
+            found.append(
+                f"{_traces(self.cut_short)} longer than the context of {info.name} ({info.context:,} tokens) and "
+                f"probed as far as possible: {self.left_out:,} of {self.left_out + self.cuts:,} positions are left out."
+            )
+        return found
+
+
+def _traces(count: int) -> str:
+    return "1 trace is" if count == 1 else f"{count:,} traces are"
+
+
+def changed_characters(text: str, back: str) -> int:
+    """How many characters of a text are missing or new after encoding and decoding, whichever is more."""
+    if text == back:
+        return 0
+    there, here = Counter(text), Counter(back)
+    return max((there - here).total(), (here - there).total())
+
+
 class RetraceEngine(ForwardingEngine):
     """An engine whose thinking is a saved trace.
 
     `cuts`: where it will be probed, in ascending order, if known. `final`: the recorded final answer, if it need not be
-    decoded again. `generator`: the engine that generated the trace, if the probed model has another vocabulary; the trace
-    is then passed on as text.
+    decoded again. `reading`: the trace in the tokens of the model, if they are not the recorded ids. `reach`: the position
+    up to which the model has to read the trace, if it is not the end.
     """
 
     def __init__(
@@ -54,29 +158,26 @@ class RetraceEngine(ForwardingEngine):
         *,
         cuts: Ids = (),
         final: Probe | None = None,
-        generator: Engine | None = None,
+        reading: Reading | None = None,
+        reach: int | None = None,
     ) -> None:
         super().__init__(engine)
-        self.trace, self.final, self.generator, self.on_tokens = trace, final, generator, on_tokens
-        self.packed_cuts = cuts if engine.capabilities.packed and generator is None else ()
+        self.trace, self.final, self.on_tokens = trace, final, on_tokens
+        self.reading = reading or Reading(trace.ids, trace.thinking_tokens)
+        self.reach = trace.thinking_tokens if reach is None else reach
+        self.packed_cuts = cuts if engine.capabilities.packed else ()
 
     async def decode(self, ids: Ids) -> str:
-        """The text of the whole trace; the driver asks for nothing else."""
-        return self.trace.text if len(ids) == len(self.trace.ids) else ""
+        """The text of the whole trace, which need not be decoded, or of one token of the probed model."""
+        if len(ids) == self.trace.thinking_tokens != 1:
+            return self.trace.text
+        return await self.engine.decode(ids) if len(ids) == 1 else ""
 
     async def open(
         self, prompt: Prompt, sampling: Sampling, *, room: int, overlap: bool = False, wait: float | None = None
     ) -> RetraceSession:
         session = await self.engine.open(prompt, sampling, room=room, wait=wait)
         return RetraceSession(self, session, prompt)
-
-    async def piece(self, start: int, end: int) -> tuple[int, ...]:
-        """A piece of the trace in the tokens of the probed model. A character that is cut in two goes to the next piece."""
-        ids = self.trace.ids
-        if self.generator is None:
-            return ids[start:end]
-        before, after = [(await self.generator.decode(ids[:cut])).rstrip("\ufffd") for cut in (start, end)]
-        return await self.engine.encode(after[len(before) :])
 
 
 class RetraceSession(ForwardingSession):
@@ -85,17 +186,23 @@ class RetraceSession(ForwardingSession):
     def __init__(self, engine: RetraceEngine, session: Session, prompt: Prompt) -> None:
         super().__init__(session)
         self.engine, self.prompt, self.at, self.ended = engine, prompt, 0, False
+        self._given = 0  # tokens of the probed model
         self._packed_suffix: tuple[int, ...] | None = None
         self._packed: dict[int, Answered] = {}
 
     async def think(self, tokens: int, *, ban_end: bool = False, on_text: OnText | None = None) -> Stretch:
         trace = self.engine.trace
-        ids = trace.ids[self.at : self.at + tokens]
-        await self.session.append(await self.engine.piece(self.at, self.at + len(ids)))
-        self.at += len(ids)
-        self.engine.on_tokens(len(ids))
-        self.ended = len(ids) < tokens
+        start, self.at = self.at, min(self.at + tokens, trace.thinking_tokens)
+        if self.at <= self.engine.reach:
+            await self._give(self.engine.reading.offset(self.at))
+        self.engine.on_tokens(self.at - start)
+        self.ended = self.at - start < tokens
+        ids = trace.ids[start : self.at] or (NO_ID,) * (self.at - start)
         return Stretch(ids, self.ended, self.ended and trace.eos)
+
+    async def _give(self, end: int) -> None:
+        await self.session.append(self.engine.reading.ids[self._given : end])
+        self._given = end
 
     async def prefetch(self, tokens: int, *, ban_end: bool = False) -> None:
         """Nothing: the tokens are known."""
@@ -115,16 +222,43 @@ class RetraceSession(ForwardingSession):
 
     async def _probe_all(self, suffix: Ids, limit: int, done: Done, top: int) -> dict[int, Answered]:
         """The answers at all cuts, in one pass."""
-        engine, cuts = cast(PackingEngine, self.engine.engine), self.engine.packed_cuts
+        engine, reading = cast(PackingEngine, self.engine.engine), self.engine.reading
         prompt = self.prompt if is_ids(self.prompt) else await engine.prompt(cast(Conversation, self.prompt))
-        found = await engine.probe_many(prompt, self.engine.trace.ids, cuts, suffix, limit, done, top=top)
-        return dict(zip(cuts, found, strict=True))
+        offsets = {cut: reading.offset(cut) for cut in self.engine.packed_cuts}
+        places = sorted({*offsets.values()})
+        found = await engine.probe_many(prompt, reading.ids[: places[-1]], places, suffix, limit, done, top=top)
+        by_place = dict(zip(places, found, strict=True))
+        return {cut: by_place[place] for cut, place in offsets.items()}
 
     async def append(self, ids: Ids) -> None:
         raise NotRecorded("A saved trace cannot be forced to continue.", "Force it when it is generated.")
 
     async def write(self, limit: int) -> AsyncIterator[Written]:
         yield Written(self.engine.trace.written, stop="eos")
+
+
+def interval_cuts(trace: RecordedTrace, interval: int) -> tuple[int, ...]:
+    """Every multiple of the interval; in a forced trace, also each position where the thinking wanted to end.
+
+    A cut inside an appended text moves to its end.
+    """
+    cuts = set(range(interval, trace.thinking_tokens + 1, interval)) | {at for at, _ in trace.forced}
+    for at, count in trace.forced:
+        inside = cuts & set(range(at + 1, at + count))
+        cuts = cuts - inside | ({at + count} if inside else set())
+    return tuple(sorted(cuts - {0}))
+
+
+async def piecewise(trace: RecordedTrace, cuts: Ids, generator: Engine, engine: Engine) -> Reading:
+    """A trace whose ids are the generator's, in the tokens of another model: the text between two cuts is encoded for
+    itself. A character that is cut in two goes to the next piece."""
+    ids: list[int] = []
+    offsets, before = {}, ""
+    for cut in sorted({*cuts, trace.thinking_tokens}):
+        text = (await generator.decode(trace.ids[:cut])).rstrip("\ufffd")
+        ids += await engine.encode(text[len(before) :])
+        before, offsets[cut] = text, len(ids)
+    return Reading(tuple(ids), trace.thinking_tokens, offsets)
 
 
 async def same_vocabulary(engine: Engine, trace: RecordedTrace) -> bool:

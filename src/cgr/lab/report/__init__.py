@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from cgr.certainty import OPTIONS
 from cgr.errors import NotRecorded, UsageError
 from cgr.lab import compare as comparing
 from cgr.lab.compare import tables as compare_tables
@@ -16,14 +17,14 @@ from cgr.lab.decide.columns import Columns
 from cgr.lab.decide.run import Run
 from cgr.lab.exchange import as_run_folder
 from cgr.lab.output import as_json, beside, unique_names, write_json, write_table
-from cgr.lab.report import figures, numbers, page, tables
+from cgr.lab.report import figures, numbers, page, raw, tables
 from cgr.lab.report.figures import FigureData
 from cgr.lab.report.result import Report
 from cgr.lab.score.accuracy import PENALTIES, check_penalties
+from cgr.lab.store.config import rule_at_interval
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 
 FOLDER, JSON = "report", "report.json"
-STEPS = 32  # of the budget, for figures of a run whose probes lie on no grid
 MAX_REPLAYS = 3000  # a rule without an array form is compared on at most this many traces
 
 
@@ -74,7 +75,7 @@ def write_report(
     """Write the report of these runs (folders, or files of traces) into `out`, by default a folder in or beside the run."""
     levels, costs = numbers.check_thresholds(thresholds), check_penalties(penalties)
     folder = Path(out) if out else default_folder([Path(run) for run in runs])
-    found = [_reported(run, levels, costs, probe_set, rule) for run in runs]
+    found = [reported(run, levels, costs, probe_set, rule) for run in runs]
     found = [run.named(name) for run, name in zip(found, unique_names([run.info.name for run in found]), strict=True)]
     reports = tuple(run.report for run in found)
     write_json(folder / JSON, as_json(reports))
@@ -90,22 +91,45 @@ def write_report(
 
 
 def load(run: str | Path, probe_set: str | None = None) -> tuple[Run, Columns]:
-    """A run (a folder, or a file of traces) and its columns, whose steps lie on a grid even if the probes do not."""
+    """A run (a folder, or a file of traces) and its columns, with the run's own final answers."""
     with as_run_folder(run) as folder:
         opened = Run.open(folder, probe_set)
-        interval = opened.info.interval if opened.info.interval >= 1 else max(1, opened.info.budget // STEPS)
-        opened.traces()  # read while the folder exists: that of a file is temporary
-        return opened, replace(opened.columns(), info=replace(opened.info, interval=interval))
+        opened.folder = Path(run)  # a file was imported into a folder that is soon removed
+        return opened, opened.rule_columns()  # read while the folder exists: that of a file is temporary
 
 
-def _reported(
+def reported(
     run: str | Path, thresholds: tuple[float, ...], penalties: tuple[float, ...], probe_set: str | None, rule: str
 ) -> ReportedRun:
+    """The report of a run in memory: its numbers, and the comparison of all rules. `NotRecorded` if the probes of the rule
+    were not recorded."""
     opened, columns = load(run, probe_set)
+    read = _sets_read(opened, rule)
+    decide = decisions.deciding(columns, rule, decide_rule=opened.decide)
+    probes = opened.rule_columns(read[0]) if read else None
+    report = numbers.report(columns, thresholds, penalties, rule=rule, decide=decide, probe_sets=read, probes=probes)
+    report = replace(report, notes=(*report.notes, *_left_out_note(opened)))
     compared, why_not = _compared(run, penalties)
-    decide = decisions.deciding(columns, rule, opened.traces(), opened.spec())
-    report = numbers.report(columns, thresholds, penalties, rule=rule, decide=decide)
-    return ReportedRun(columns, report, decide, opened.traces(), compared, why_not)
+    report = replace(report, aggregate=opened.spec().aggregate)
+    if rule == "cgr" and report.aggregate == OPTIONS:
+        report = raw.with_raw(report, columns, opened.rule_traces())
+    return ReportedRun(columns, report, decide, opened.rule_traces(), compared, why_not)
+
+
+def _sets_read(run: Run, rule: str) -> tuple[str, ...]:
+    """The probe sets that this rule reads; `NotRecorded` if they were not recorded. A run without any probe is reported for
+    `cgr`, and a note says so."""
+    if rule == "cgr" and not run.filled:
+        return ()
+    return run.sets_for(rule_at_interval(rule, run.info.interval).within(run.info.budget))
+
+
+def _left_out_note(run: Run) -> list[str]:
+    if not (count := run.left_out):
+        return []
+    are = "is" if count == 1 else "are"
+    whole = len(run.keys) + count
+    return [f"{count} of {whole} traces {are} not in the probe set {run.main!r} and {are} left out, in the baseline too."]
 
 
 def _compared(run: str | Path, penalties: tuple[float, ...]) -> tuple[Compared | None, str]:
@@ -136,4 +160,4 @@ def _write_page(runs: Sequence[ReportedRun], folder: Path, thresholds: Sequence[
     return page.write(folder, data, thresholds, penalties, comparisons)
 
 
-__all__ = ["WrittenReport", "default_folder", "load", "write_report"]
+__all__ = ["ReportedRun", "WrittenReport", "default_folder", "load", "reported", "write_report"]

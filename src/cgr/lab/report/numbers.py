@@ -21,12 +21,13 @@ from cgr.lab.report import result
 from cgr.lab.report.result import Report
 from cgr.lab.score import accuracy as scores
 from cgr.lab.score.accuracy import PENALTIES, check_penalties
+from cgr.lab.score.adaptive import AdaptiveRow, prospects
 from cgr.lab.score.calibration import effective, selective
 from cgr.lab.store.config import in_words
 from cgr.lab.types import Floats
 from cgr.rules.base import THRESHOLD, check_threshold
 
-Row = TypeVar("Row", result.ThresholdRow, result.SavingsRow)
+Row = TypeVar("Row", result.ThresholdRow, result.SavingsRow, AdaptiveRow)
 THRESHOLDS = (0.96, 0.97, 0.98, 0.99)
 TRADE_OFF = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995, 0.999, 0.9999, 1.0)
 
@@ -38,8 +39,11 @@ def report(
     *,
     rule: str = "cgr",
     decide: Decide | None = None,
+    probe_sets: tuple[str, ...] = (),
+    probes: Columns | None = None,
 ) -> Report:
-    """The report of one run. `decide` maps a threshold to the rule's decisions; by default, `rule` on these columns."""
+    """The report of one run. `decide` maps a threshold to the rule's decisions; by default, `rule` on these columns.
+    `probe_sets`: the names of those that the rule reads; `probes`: the first of them, if it is not that of the columns."""
     levels, costs = check_thresholds(thresholds), check_penalties(penalties)
     decide = decide or decisions.deciding(columns, rule)
     decided = {threshold: decide(threshold) for threshold in levels}
@@ -49,7 +53,7 @@ def report(
         run=columns.info,
         rule=rule,
         shown=THRESHOLD if THRESHOLD in levels else levels[-1],
-        size=_size(columns),
+        size=_size(columns, probes or columns),
         steps=tuple(columns.steps.tolist()),
         baseline=_baseline(columns),
         written=written,
@@ -59,8 +63,10 @@ def report(
         spread=_spread(columns, decided),
         budget_sweep=sweep,
         trade_off=_trade_off(columns, levels, decide),
-        selective=_selective(columns, decided),
+        selective=_selective(columns, decided, probes or columns),
         notes=notes(columns, decided, len(sweep), written),
+        probe_sets=probe_sets,
+        **vars(prospects(columns, decided)),
     )
 
 
@@ -78,14 +84,14 @@ def at(rows: Iterable[Row], threshold: float) -> Row:
     return next(row for row in rows if row.threshold == threshold)
 
 
-def _size(columns: Columns) -> result.RunSize:
+def _size(columns: Columns, probes: Columns) -> result.RunSize:
     return result.RunSize(
         questions=len(columns.questions),
         graded_questions=int(scores.graded_questions(columns).sum()),
         seeds=len(columns.seeds),
         traces=len(columns),
         graded_traces=int(columns.graded.sum()),
-        probes=int(columns.present.sum()),
+        probes=int(probes.present.sum()),
         ended_by_themselves=int(columns.ended.sum()),
         thinking_tokens=int(columns.natural.sum()),
     )
@@ -133,7 +139,7 @@ def _grade_row(columns: Columns, threshold: float, decided: Decisions, penalty: 
         final=final,
         baseline=baseline,
         diff=diff,
-        diff_points=None if diff is None else float(100 * diff / scores.graded_questions(columns).sum()),
+        diff_points=None if diff is None else scores.in_points(columns, diff),
         max=float(np.max(curve)) if len(curve) else None,
         step=int(steps[earliest_best(curve)]) if len(curve) else None,
         at_budget=scores.grade(columns, decided.right, penalty, answered),
@@ -188,14 +194,14 @@ def _trade_off(columns: Columns, thresholds: Sequence[float], decide: Decide) ->
     return tuple(rows)
 
 
-def _selective(columns: Columns, decided: dict[float, Decisions]) -> tuple[result.SelectiveRow, ...]:
+def _selective(columns: Columns, decided: dict[float, Decisions], probes: Columns) -> tuple[result.SelectiveRow, ...]:
     graded = columns.graded
-    probed = columns.present & graded[:, None] & ~columns.bound
+    probed = probes.present & graded[:, None] & ~probes.bound
     finals = effective(columns.final_certainty, columns.final_closed)
-    probes = effective(columns.certainty, columns.closed)
+    levels = effective(probes.certainty, probes.closed)
     rows = [
         result.SelectiveRow("final answers", None, selective(finals[graded], columns.final_right[graded])),
-        result.SelectiveRow("probes", None, selective(probes[probed], columns.right[probed])),
+        result.SelectiveRow("probes", None, selective(levels[probed], probes.right[probed])),
     ]
     for threshold, made in decided.items():
         found = selective(effective(made.certainty, made.closed)[graded], made.right[graded])
@@ -208,7 +214,7 @@ def notes(
 ) -> tuple[str, ...]:
     """Sentences that a reader needs before the numbers. `decided`: by threshold; `budgets`: how many are in the sweep."""
     found = (*_trace_notes(columns), *_probe_notes(columns, budgets), *_firing_note(columns, decided))
-    return *found, *_accuracy_note(columns, decided), *(_written_note(written) if written else ())
+    return *found, *_accuracy_note(columns, decided), *written_note(written)
 
 
 def _trace_notes(columns: Columns) -> list[str]:
@@ -282,7 +288,10 @@ def _accuracy_note(columns: Columns, decisions: Mapping[float, Decisions]) -> li
     return ["Every answer of the baseline is right: a rule can only lose accuracy here."]
 
 
-def _written_note(written: result.WrittenAnswers) -> list[str]:
+def written_note(written: result.WrittenAnswers | None) -> list[str]:
+    """What the model wrote after its thinking, if it wrote something."""
+    if written is None:
+        return []
     own, decoded = 100 * written.accuracy, 100 * written.decoded_accuracy
     return [
         f"In {plural(written.count, 'trace')} the model also wrote an answer of its own after its thinking: {own:.1f}% of "

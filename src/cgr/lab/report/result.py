@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cgr.certainty import DEFAULT as AGGREGATE
 from cgr.lab.score.accuracy import Comparison, Savings, Spread
+from cgr.lab.score.adaptive import AdaptiveRow, FalseSureRow
 from cgr.lab.score.calibration import Selective
 from cgr.lab.store.recorded import RunInfo
 from cgr.lab.types import Interval
@@ -25,6 +27,11 @@ class RunSize(Record):
     probes: int
     ended_by_themselves: int
     thinking_tokens: int
+
+    @property
+    def points_per_question(self) -> float:
+        """Percentage points of one question, counted as a mean over seeds; 0 if nothing is graded."""
+        return 100 * self.seeds / self.graded_traces if self.graded_traces else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +119,18 @@ class TradeOffRow(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class RawRow(Record):
+    """The rule at one threshold if it reads the raw certainty, beside a certainty over the options."""
+
+    threshold: float
+    accuracy: float | None
+    diff_points: float | None
+    share: float
+    net_share: float
+    fired: int
+
+
+@dataclass(frozen=True, slots=True)
 class SelectiveRow(Record):
     """How well certainty separates right from wrong: among final answers, all probes, or the rule's answers."""
 
@@ -122,7 +141,10 @@ class SelectiveRow(Record):
 
 @dataclass(frozen=True, slots=True)
 class Report(Record):
-    """All numbers of a run. `shown` is the threshold of the figures that show only one."""
+    """All numbers of a run. `shown` is the threshold of the figures that show only one. `probe_sets`: what the rule read;
+    the baseline is always the run's own final answers. `adaptive`: the rule beside a fixed budget of the same cost.
+    `verdict`: what head room and false sureness mean, if they mean that stopping early is not for this run. `aggregate`: of
+    the certainty; if that is over the options of choice questions, `raw` has the same rule on the raw certainty."""
 
     run: RunInfo
     rule: str
@@ -139,4 +161,11 @@ class Report(Record):
     trade_off: tuple[TradeOffRow, ...]
     selective: tuple[SelectiveRow, ...]
     notes: tuple[str, ...]
+    probe_sets: tuple[str, ...] = ()
+    adaptive: tuple[AdaptiveRow, ...] = ()
+    headroom: float | None = None
+    false_sure: tuple[FalseSureRow, ...] = ()
+    verdict: str | None = None
     schema: int = SCHEMA
+    aggregate: str = AGGREGATE
+    raw: tuple[RawRow, ...] = ()

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from cgr.lab.output import Cell, Head, Table, plural, with_interval, write_table
 from cgr.lab.output.style import tokens
+from cgr.lab.report import prospects, raw
 from cgr.lab.report.numbers import at
 from cgr.lab.report.result import GradeRow, Report, SavingsRow, ThresholdRow
-from cgr.lab.store.config import IMPORTED
+from cgr.lab.store.config import DEFAULT, IMPORTED
 from cgr.lab.types import Interval
 from cgr.records import Record
 
@@ -168,12 +169,13 @@ def _seeds(report: Report) -> str:
     return plural(report.size.seeds, "seed")
 
 
-TABLES: tuple[Callable[[Report], Table], ...] = (baseline, thresholds, grade, savings, budget_sweep, selective)
+OWN = (baseline, thresholds, grade, savings, budget_sweep, selective)
+TABLES: tuple[Callable[[Report], Table], ...] = (*OWN, prospects.adaptive, prospects.false_sure)
 
 
 def write(report: Report, folder: Path) -> tuple[Path, ...]:
     """Write every table of one run, three files each; the paths."""
-    return tuple(path for make in TABLES for path in write_table(make(report), folder))
+    return tuple(path for make in (*TABLES, *raw.tables(report)) for path in write_table(make(report), folder))
 
 
 LINES = (
@@ -189,12 +191,24 @@ LINES = (
 
 
 def lines(report: Report) -> list[str]:
-    """A title, a table with the baseline and every threshold, and the notes."""
+    """A title, how the run was made, a table with the baseline and every threshold, and the notes."""
     size, base = report.size, report.baseline
     title = f"{report.run.name}: {report.run.model}, {plural(size.questions, 'question')} × {plural(size.seeds, 'seed')}"
     first: tuple[Cell, ...] = ("baseline", base.correct_mean, base.accuracy, *[""] * 6)
     rows = (first, *(_row(*pair) for pair in zip(report.thresholds, report.savings, strict=True)))
-    return [title, *Table("", "", LINES, rows).lines(left=0), *(f"Note: {note}" for note in report.notes)]
+    table = Table("", "", LINES, rows).lines(left=0)
+    table += raw.lines(report)
+    return [title, origin(report), *table, *prospects.lines(report), *(f"Note: {note}" for note in report.notes)]
+
+
+def origin(report: Report) -> str:
+    """How the run was made, as a phrase. An import may not say it: that is unknown."""
+    run = report.run
+    probed = f"probed every {run.interval:,} tokens" if run.interval else "probed at irregular positions"
+    temperature = f"temperature {'unknown' if run.temperature is None else format(run.temperature, 'g')}"
+    unknown, sets = ["prefix unknown"] * (run.prefix is None), [one for one in report.probe_sets if one != DEFAULT]
+    parts = [f"budget {run.budget:,}", probed if report.size.probes else "no probes", temperature, *unknown]
+    return ", ".join([*parts, *(f"{report.rule} reads {one!r}" for one in sets)])
 
 
 def _row(row: ThresholdRow, saved: SavingsRow) -> tuple[Cell, ...]:
@@ -206,7 +220,8 @@ def _row(row: ThresholdRow, saved: SavingsRow) -> tuple[Cell, ...]:
 @dataclass(frozen=True, slots=True)
 class Headline(Record):
     """The baseline (`threshold` None), or the rule at one threshold. The difference and its interval are in percentage
-    points. Grade counts questions at `penalty`: the baseline answers everything, the rule only what it is sure of."""
+    points. Grade counts questions at `penalty`: the baseline answers everything, the rule only what it is sure of.
+    `fixed_accuracy`: what a fixed budget of the same cost gets."""
 
     threshold: float | None
     accuracy: float | None
@@ -218,6 +233,7 @@ class Headline(Record):
     net_share: float | None = None
     grade: float | None = None
     penalty: float | None = None
+    fixed_accuracy: float | None = None
 
 
 def headlines(report: Report) -> tuple[Headline, ...]:
@@ -232,7 +248,7 @@ def headlines(report: Report) -> tuple[Headline, ...]:
 
 def _headline(report: Report, row: ThresholdRow, grade: GradeRow | None) -> Headline:
     saved = at(report.savings, row.threshold)
-    points = 100 / max(report.size.graded_questions, 1)
+    points = report.size.points_per_question
     return Headline(
         threshold=row.threshold,
         accuracy=row.accuracy,
@@ -244,6 +260,7 @@ def _headline(report: Report, row: ThresholdRow, grade: GradeRow | None) -> Head
         net_share=saved.net_share,
         grade=grade.final if grade else None,
         penalty=grade.penalty if grade else None,
+        fixed_accuracy=next((one.fixed_accuracy for one in report.adaptive if one.threshold == row.threshold), None),
     )
 
 
@@ -253,6 +270,7 @@ def headline_lines(rows: tuple[Headline, ...]) -> list[str]:
     heads = (
         Head("name", ""),
         Head("accuracy", "Accuracy", ".1f", 100, "%"),
+        Head("fixed", "Fixed budget", ".1f", 100, "%"),
         *with_interval("diff", "Diff.", "+.1f"),
         Head("saved", "Saved", ".1f", 100, "%"),
         Head("net", "Net", ".1f", 100, "%"),
@@ -263,9 +281,9 @@ def headline_lines(rows: tuple[Headline, ...]) -> list[str]:
 
 def _headline_cells(row: Headline) -> tuple[Cell, ...]:
     if row.threshold is None:
-        return "baseline", row.accuracy, "", "", "", "", row.grade
-    name = f"CGR {row.threshold:g}"
-    return name, row.accuracy, row.diff_points, row.ci95_points, row.saved_share, row.net_share, row.grade
+        return "baseline", row.accuracy, "", "", "", "", "", row.grade
+    compared = (row.accuracy, row.fixed_accuracy, row.diff_points, row.ci95_points)
+    return f"CGR {row.threshold:g}", *compared, row.saved_share, row.net_share, row.grade
 
 
 def main_figure(report_folder: Path) -> Path | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -17,20 +18,20 @@ from cgr.errors import UsageError
 from cgr.lab.decide.arrays import Decisions
 from cgr.lab.decide.columns import Columns
 from cgr.lab.score import bootstrap
+from cgr.lab.score.bounds import student_t
 from cgr.lab.types import Bools, Floats, Interval, Ints
 
 NEVER = np.iinfo(np.int64).max
 PENALTIES = (0.0, 0.25, 0.5, 1.0)
 MAX_PENALTY = 1e6  # larger ones overflow in sums
+LEAST = 2  # questions on each side of a split; there is no interval for one
 
 
 def check_penalties(penalties: Sequence[float]) -> tuple[float, ...]:
     """The penalties in rising order, each once; `UsageError` if one is below 0 or too large."""
     for penalty in penalties:
         if not 0 <= penalty <= MAX_PENALTY:
-            raise UsageError(
-                f"A penalty of {penalty:g} is not valid.", "A wrong answer costs 0 or more: --penalties 0,0.5,1."
-            )
+            raise UsageError(f"A penalty of {penalty:g} is not valid.", "A wrong answer costs 0 or more, such as 0.5.")
     return tuple(sorted(set(penalties)))
 
 
@@ -89,6 +90,21 @@ def graded_questions(columns: Columns) -> Bools:
     return by_question(columns, columns.graded) > 0
 
 
+def split_questions(columns: Columns, share: float, names: Sequence[str] = (), seed: int = 0) -> tuple[Bools, Bools]:
+    """The graded questions to choose parameters on, and those to show: two flags for each question.
+
+    The split is made by a hash of all `names` (by default, the questions of the columns), graded or not, so that two
+    commands on the same run split alike. Both parts are all graded questions if the share is 0 or leaves fewer than two on
+    a side. `seed`: another split for each; 0 is the one of `cgr fit --share`.
+    """
+    everything, salt = names or columns.questions, seed.to_bytes(8, "big")
+    ranked = sorted(everything, key=lambda name: blake2b(name.encode(), salt=salt).digest())
+    chosen, graded = set(ranked[: round(share * len(ranked))]), graded_questions(columns)
+    tuning = np.array([name in chosen for name in columns.questions], dtype=np.bool_)
+    parts = tuning & graded, ~tuning & graded
+    return parts if share > 0 and min(part.sum() for part in parts) >= LEAST else (graded, graded)
+
+
 def correct_by_seed(columns: Columns, right: Bools) -> Floats:
     """The number of right answers for each seed."""
     return by_seed(columns, right & columns.graded)
@@ -108,6 +124,12 @@ def correct_mean(columns: Columns, right: Bools) -> float | None:
 def accuracy(columns: Columns, right: Bools) -> float | None:
     """The share of right answers among graded traces."""
     return float(right[columns.graded].mean()) if columns.graded.any() else None
+
+
+def in_points(columns: Columns, questions: float) -> float:
+    """A number of questions, which is a mean over seeds, in percentage points. The denominator of all points is the number
+    of graded traces, as in `accuracy`; if no trace is missing, that is the same as the number of questions."""
+    return 100 * questions * len(columns.seeds) / int(columns.graded.sum())
 
 
 def spread(values: Floats) -> Spread:
@@ -131,17 +153,26 @@ def compare(columns: Columns, right: Bools) -> Comparison:
     change = (right.astype(np.int64) - columns.final_right) * columns.graded
     seeds = by_seed(columns, change)
     questions = by_question(columns, change)[graded_questions(columns)] / len(columns.seeds)
-    before, points = columns.final_right[columns.graded].sum(), 100 * change.sum() / columns.graded.sum()
+    before = columns.final_right[columns.graded].sum()
     return Comparison(
         diff_mean=float(seeds.mean()),
-        diff_points=float(points),
+        diff_points=in_points(columns, float(seeds.mean())),
         diff_relative=float(change.sum() / before) if before else None,
         equal=int((seeds == 0).sum()),
         better=int((seeds > 0).sum()),
         worse=int((seeds < 0).sum()),
         ci95=bootstrap.of_sum(questions),
-        ci95_seeds=bootstrap.of_mean(seeds),
+        ci95_seeds=seeds_interval(seeds),
     )
+
+
+def seeds_interval(values: Floats) -> Interval | None:
+    """The 95% interval of the mean over seeds by Student's t: there are too few seeds for a bootstrap. None for one
+    seed."""
+    if len(values) < 2:
+        return None
+    half = student_t(len(values) - 1) * float(values.std(ddof=1)) / len(values) ** 0.5
+    return float(values.mean()) - half, float(values.mean()) + half
 
 
 def sure_at_end(decided: Decisions, threshold: float) -> Bools:

@@ -5,10 +5,9 @@ One set of draws serves all settings, so the difference of any two is paired: bo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -18,17 +17,21 @@ from cgr.errors import UsageError
 from cgr.lab.decide.arrays import Decisions, at_end
 from cgr.lab.decide.columns import Columns
 from cgr.lab.score import accuracy as scores
+from cgr.lab.score import bounds
+from cgr.lab.score.accuracy import LEAST
 from cgr.lab.score.bootstrap import DRAWS, intervals, resampled
+from cgr.lab.score.bounds import EQUAL, MARGIN
 from cgr.lab.types import Bools, Floats, Interval
 from cgr.records import Record
-
-MARGIN = -1.0  # equal accuracy: the interval of the difference, in points, stays above this
-LEAST = 2  # questions; there is no interval for one
 
 
 @dataclass(frozen=True, slots=True)
 class Score(Record):
-    """One setting. Tokens are means over traces. Shares are of the baseline's thinking; net subtracts probe tokens."""
+    """One setting. Tokens are means over traces. Shares are of the baseline's thinking; net subtracts probe tokens.
+
+    `ci95_diff_points` is a bootstrap interval. `ci95_bound_points` is the bound of the same difference that keeps its width
+    when nothing changed; the `verdict` follows from it: equal, worse, or cannot be told.
+    """
 
     accuracy: float
     ci95_accuracy: Interval
@@ -42,11 +45,13 @@ class Score(Record):
     probe_tokens: float
     suffix_tokens: float
     stopped: float
+    ci95_bound_points: Interval
+    verdict: str
 
     @property
     def equal(self) -> bool:
-        """Equal accuracy: the interval of the difference is above the margin."""
-        return self.ci95_diff_points[0] > MARGIN
+        """Equal accuracy: the lower bound of the difference is above the margin."""
+        return self.verdict == EQUAL
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,27 +137,78 @@ def by_question(columns: Columns, decided: Sequence[Decisions]) -> Totals:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Paired:
-    """Settings on some questions: the totals, the same over draws of the questions, and the decisions on their traces.
+    """Settings on some questions: their sums, and the decisions on their traces. Settings are numbered from 0, which is the
+    baseline. `names`: of the questions. `whole`: the settings that these are some of (`rows`), whose draws they share."""
 
-    Settings are numbered from 0, which is the baseline.
-    """
-
-    total: Totals
-    draws: Totals
+    sums: Totals
+    draw_count: int = DRAWS
     decided: tuple[Decisions, ...] = ()
     traces: Bools | None = None
+    names: tuple[str, ...] = ()
+    whole: Paired | None = None
+    rows: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, sums: Totals, draws: int = DRAWS, decided: Sequence[Decisions] = (), traces: Bools | None = None) -> Paired:
+    def of(
+        cls,
+        sums: Totals,
+        draws: int = DRAWS,
+        decided: Sequence[Decisions] = (),
+        traces: Bools | None = None,
+        names: Sequence[str] = (),
+    ) -> Paired:
         """The settings of a (settings, questions) total. `traces`: those of these questions, a flag for each."""
-        return cls(sums.summed(), sums.resampled(draws), tuple(decided), traces)
+        return cls(sums, draws, tuple(decided), traces, tuple(names))
 
     def only(self, settings: Sequence[int]) -> Paired:
         """The baseline and these settings."""
-        kept = tuple(self.decided[place] for place in (0, *settings)) if self.decided else ()
-        return Paired(self.total.only(settings), self.draws.only(settings), kept, self.traces)
+        rows = (0, *settings)
+        kept = tuple(self.decided[place] for place in rows) if self.decided else ()
+        return replace(self, sums=self.sums.only(settings), decided=kept, whole=self, rows=rows)
+
+    @cached_property
+    def total(self) -> Totals:
+        """The sums over the questions."""
+        return self.sums.summed()
+
+    @cached_property
+    def draws(self) -> Totals:
+        """The same for each draw of the questions."""
+        return self.whole.draws.only(self.rows[1:]) if self.whole else self.sums.resampled(self.draw_count)
+
+    @cached_property
+    def changes(self) -> Floats:
+        """(settings, questions): the change of the accuracy of each question, in the order in which betting reads them."""
+        return question_changes(self.sums, self.names)
+
+    @cached_property
+    def kind(self) -> bounds.Kind:
+        """The kind of the bounds: exact for one trace of each question, else by betting."""
+        return bounds.kind_of(self.sums.traces)
+
+    @cached_property
+    def lows(self) -> Floats:
+        """The lower bound of each setting's difference in accuracy, in points."""
+        return self._bounds("lows", bounds.lower_changes)
+
+    @cached_property
+    def highs(self) -> Floats:
+        """The upper bounds."""
+        return self._bounds("highs", bounds.upper_changes)
+
+    def _bounds(self, name: str, bound: Callable[[Floats, bounds.Kind], Floats]) -> Floats:
+        if self.whole and name in vars(self.whole):
+            found: Floats = getattr(self.whole, name)[list(self.rows)]
+            return found
+        values = 100 * bound(self.changes, self.kind)
+        values[0] = 0.0
+        return values
+
+    def questions_needed(self, setting: int) -> int | None:
+        """The number of questions that would settle the verdict on a setting at the rates seen."""
+        return bounds.questions_needed(self.changes[setting], self.kind)
 
     @cached_property
     def all(self) -> tuple[Score, ...]:
@@ -160,7 +216,11 @@ class Paired:
         columns: list[Sequence[Any]] = []
         for name in ("accuracy", "diff_points", "gross", "net"):
             columns += getattr(self.total, name).tolist(), intervals(getattr(self.draws, name))
-        return tuple(Score(*shares, *self._means(one)) for *shares, one in zip(*columns, self.decided, strict=True))
+        ends = list(zip(self.lows.tolist(), self.highs.tolist(), strict=True))
+        return tuple(
+            Score(*(*shares, *self._means(one), bound, bounds.verdict(bound)))
+            for *shares, one, bound in zip(*columns, self.decided, ends, strict=True)
+        )
 
     def _means(self, decided: Decisions) -> tuple[float, ...]:
         values = (decided.at, decided.probe_tokens, decided.suffix_tokens, decided.sure)
@@ -185,9 +245,31 @@ class Paired:
         return int(np.argmax(self.total.net[1:]))
 
     def best_equal(self) -> int | None:
-        """The same among the settings with equal accuracy; None if there is none."""
-        low = np.array([low for low, _ in intervals(self.draws.diff_points[1:])])
-        return int(np.argmax(np.where(low > MARGIN, self.total.net[1:], -np.inf))) if (low > MARGIN).any() else None
+        """The setting of `most_saving`; None if even the difference seen there is below the margin."""
+        place, _ = most_saving(self.lows[1:], self.total.net[1:])
+        return place if self.total.diff_points[1 + place] > MARGIN else None
+
+
+def most_saving(lows: Floats, net: Floats) -> tuple[int, bool]:
+    """The setting with the largest net saving among those of equal accuracy, and True. If there is none: among those with
+    the highest lower bound, and False. Of equal savings the last is taken: cautious settings come last."""
+    equal = lows > MARGIN
+    kept = equal if equal.any() else lows >= lows.max() - 1e-9
+    worth = np.where(kept, np.round(net, 12), -np.inf)
+    return len(worth) - 1 - int(np.argmax(worth[::-1])), bool(equal.any())
+
+
+def question_changes(sums: Totals, names: Sequence[str] = ()) -> Floats:
+    """(settings, questions): the mean change of each question against the baseline, in [-1, 1]. The questions are in the
+    order in which betting reads them, by their names."""
+    changes: Floats = (sums.right - sums.right[:1]) / sums.traces
+    return changes[:, bounds.hash_order(names)] if names else changes
+
+
+def graded_names(columns: Columns) -> tuple[str, ...]:
+    """The names of the questions with a known answer."""
+    pairs = zip(columns.questions, scores.graded_questions(columns), strict=True)
+    return tuple(name for name, graded in pairs if graded)
 
 
 def measure(columns: Columns, settings: Sequence[Decisions]) -> Paired:
@@ -198,19 +280,5 @@ def measure(columns: Columns, settings: Sequence[Decisions]) -> Paired:
             "An interval needs at least two; a useful one needs dozens.",
         )
     decided = (at_end(columns), *settings)
-    return Paired.of(by_question(columns, decided), decided=decided, traces=columns.graded)
-
-
-def split_questions(columns: Columns, share: float, names: Sequence[str] = ()) -> tuple[Bools, Bools]:
-    """The graded questions to choose parameters on, and those to show: two flags for each question.
-
-    The split is made by a hash of all `names` (by default, the questions of the columns), graded or not, so that two
-    commands on the same run split alike. Both parts are all graded questions if the share is 0 or leaves fewer than two on
-    a side.
-    """
-    everything = names or columns.questions
-    ranked = sorted(everything, key=lambda name: blake2b(name.encode()).digest())
-    chosen, graded = set(ranked[: round(share * len(ranked))]), scores.graded_questions(columns)
-    tuning = np.array([name in chosen for name in columns.questions], dtype=np.bool_)
-    parts = tuning & graded, ~tuning & graded
-    return parts if share > 0 and min(part.sum() for part in parts) >= LEAST else (graded, graded)
+    names = graded_names(columns)
+    return Paired.of(by_question(columns, decided), decided=decided, traces=columns.graded, names=names)

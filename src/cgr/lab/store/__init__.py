@@ -66,6 +66,15 @@ class Store:
         return cls._opened(path, None, write=write)
 
     @classmethod
+    def stored_config(cls, path: Path) -> RunConfig | None:
+        """The configuration of the run in this folder; None if there is no run."""
+        try:
+            with cls.open(path) as store:
+                return store.config
+        except NotARun:
+            return None
+
+    @classmethod
     def _opened(cls, path: Path, config: RunConfig | None, *, write: bool) -> Store:
         folder = schema.folder_of(path)
         with ExitStack() as undo, translate_errors(folder / FILE):
@@ -107,9 +116,8 @@ class Store:
 
     def questions(self) -> tuple[Question, ...]:
         """Every question, in the order in which it was added."""
-        rows = self._all("SELECT id, text, gold, format FROM questions ORDER BY number")
         with translate_damage(self.path, "a question"):
-            return tuple(Question.from_dict(dict(zip(("id", "text", "gold", "format"), row, strict=True))) for row in rows)
+            return tuple(map(codec.question_of, self._all(codec.QUESTIONS)))
 
     def made(self) -> tuple[Key, ...]:
         """The question and seed of every trace, in order."""
@@ -120,6 +128,11 @@ class Store:
         rows = self._all("SELECT name, spec FROM probe_sets ORDER BY id")
         with translate_damage(self.path, "a probe set"):
             return {name: ProbeSet.from_json(spec) for name, spec in rows}
+
+    def filled_sets(self) -> frozenset[str]:
+        """The names of the probe sets that have a probe inside the thinking. A set is empty if its traces are shorter than
+        the interval, or were imported without probes."""
+        return frozenset(name for (name,) in self._all(codec.FILLED_SETS))
 
     def probed(self, probe_set: str) -> frozenset[Key]:
         """The question and seed of every trace that has probes in this set."""
@@ -153,6 +166,14 @@ class Store:
         """The token ids of a trace's prompt."""
         return codec.unpack("I", self._one("SELECT prompt_ids FROM traces WHERE id = ?", self._trace_id(key)))
 
+    def unreadable(self) -> tuple[Key, ...]:
+        """The question and seed of every trace that has neither token ids nor text."""
+        return tuple(self._all(codec.UNREADABLE))
+
+    def longest_text(self) -> int:
+        """The most characters of a trace without token ids; 0 if there is none."""
+        return int(self._one(codec.LONGEST_TEXT))
+
     # Writing
 
     def add_questions(self, questions: Iterable[Question]) -> None:
@@ -172,12 +193,13 @@ class Store:
         self, trace: RecordedTrace, *, prompt_ids: Sequence[int] = (), seconds: float = 0.0, probe_set: str | None = None
     ) -> None:
         """Add a trace and, if it was probed while it was generated, its probes, in one transaction."""
-        row = codec.trace_row(self._question_number(trace.question_id), trace, prompt_ids, seconds)
+        number, question = self._question(trace.question_id)
+        row = codec.trace_row(question, number, trace, prompt_ids, seconds)
         with self.at_once():
-            number = self._insert(codec.INSERT_TRACE, row)
+            added = self._insert(codec.INSERT_TRACE, row)
             self._forget_failure((trace.question_id, trace.seed), GENERATE)
             if probe_set is not None:
-                self._insert_probing(number, probe_set, trace.probes, None)
+                self._insert_probing(added, probe_set, trace.probes, None)
 
     def add_probing(self, key: Key, probe_set: str, probes: Iterable[Probe], final: Probe | None = None) -> None:
         """Add the probes of one trace in one transaction; `final` if the set has another final answer than the trace."""
@@ -192,7 +214,7 @@ class Store:
             same = (one for one, stored in sets.items() if not differences(stored, probe_set))
             name = next(same, None) or probe_set.new_name(sets)
         if name in sets:
-            what, hint = f"The probe set {name!r}", "Choose another name with --set, or leave --set out."
+            what, hint = f"The probe set {name!r}", "Choose another name with --probes, or leave --probes out."
             refuse_differences(what, sets[name], probe_set, hint)
         else:
             with self.at_once():
@@ -234,12 +256,15 @@ class Store:
         self._db.execute("DELETE FROM failures WHERE question = ? AND seed = ? AND stage = ?", where)
 
     def _recorded(self, trace: int, probing: int | None, whole: bool) -> RecordedTrace:
-        found = self._all(codec.select_trace(whole, self._version), trace)
-        row = found[0] if found else ("?", "?")  # a trace without its question
-        probes = self._all(codec.select_probes(whole), probing) if probing else []
+        row = next(iter(self._all(codec.select_trace(whole, self._version), trace)), ("?", "?"))  # its question is gone
+        probes = self._all(codec.select_probes(whole, self._version), probing) if probing else []
         final = self._one("SELECT final FROM probings WHERE id = ?", probing) if probing else None
         with translate_damage(self.path, f"the trace of question {row[0]!r} with seed {row[1]}"):
             return codec.trace_of(row, self.config.budget, tuple(map(codec.probe_of, probes)), final, whole)
+
+    def _question(self, question: str) -> tuple[int, Question]:
+        (found,) = self._all("SELECT number, id, text, gold, format FROM questions WHERE id = ?", question)
+        return int(found[0]), Question(*found[1:])
 
     def _question_number(self, question: str) -> int:
         return int(self._one("SELECT number FROM questions WHERE id = ?", question))

@@ -9,13 +9,13 @@ from typing import Literal
 
 from cgr.certainty import DEFAULT as AGGREGATE
 from cgr.certainty import check as check_aggregate
-from cgr.engines.base import ModelInfo
+from cgr.engines.base import ModelInfo, Sampling
 from cgr.errors import UnknownName, UsageError
-from cgr.probing import INTEGER_TOKENS, MAX_TOKENS, PREFIX, READS, CloseThink, ProbeSpec, Reads
+from cgr.probing import INTEGER_TOKENS, MAX_TOKENS, PREFIX, READS, CloseThink, ProbeSpec, Reads, option_letters
 from cgr.records import AnswerFormat, Record
 from cgr.rules import Rule, Seen, known_rules, make_rule
-from cgr.rules.base import check_at_least_one
-from cgr.settings import INSTRUCTION, Settings
+from cgr.rules.base import check_at_least_one, rule_class
+from cgr.settings import INSTRUCTION, Settings, default_interval
 
 DEFAULT = "default"  # the probe set that reports read unless another is named
 ALL = "all"  # every rule
@@ -31,37 +31,46 @@ class OtherConfiguration(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Asking(Record):
-    """The options of a probe.
+    """The options of a probe. An import may not know `prefix` and `close_think`: they are None then.
 
     `max_answer_tokens` None: by the format of the question, 4 for integers and 32 for others. `reads`: only the answer,
     also the text after it, or only the entropy of the next token.
     """
 
-    prefix: str = PREFIX
-    close_think: CloseThink = "never"
+    prefix: str | None = PREFIX
+    close_think: CloseThink | None = "never"
     max_answer_tokens: int | None = None
     aggregate: str = AGGREGATE
     reads: Reads = "answer"
 
-    def spec(self, format: AnswerFormat) -> ProbeSpec:
-        """These options for questions of one format."""
-        by_format = INTEGER_TOKENS if format == "integer" else MAX_TOKENS
-        return ProbeSpec(self.prefix, self.max_answer_tokens or by_format, self.aggregate, self.close_think, self.reads)
+    def known(self) -> Asking:
+        """These options with the defaults in place of what is unknown."""
+        usual = Asking()
+        prefix = usual.prefix if self.prefix is None else self.prefix
+        return replace(self, prefix=prefix, close_think=self.close_think or usual.close_think)
+
+    def spec(self, format: AnswerFormat, question: str = "") -> ProbeSpec:
+        """These options for a question of this format. The letters of a choice question are those that its text lists;
+        without any, certainty over the options is the minimum."""
+        limit = self.max_answer_tokens or (INTEGER_TOKENS if format == "integer" else MAX_TOKENS)
+        prefix = PREFIX if self.prefix is None else self.prefix
+        letters = option_letters(question) if format == "choice" else ()
+        return ProbeSpec(prefix, limit, self.aggregate, self.close_think or "never", self.reads, letters)
 
     @classmethod
     def of(cls, settings: Settings, info: ModelInfo) -> Asking:
         """The options that these settings have on this model."""
         limit = settings.max_answer_tokens or info.max_answer_tokens
-        return cls(settings.prefix, settings.close_think, limit, settings.aggregate)
+        return cls(settings.prefix, settings.close_think, limit, settings.aggregate or AGGREGATE)
 
 
 @dataclass(frozen=True, slots=True)
 class RunConfig(Record):
-    """What produced the traces of a run.
+    """What produced the traces of a run. Of an imported run much may be unknown: None.
 
-    `interval`: the default interval of its probes. `probe`: whether it was probed while it was generated. `written_tokens`:
-    the most tokens that the model may write after a natural end. `rule`: `fixed-budget`, or the rule that forced the
-    thinking to continue to the budget.
+    `interval`: the default interval of its probes; 0 if unknown. `probe`: whether it was probed while it was generated.
+    `written_tokens`: the most tokens that the model may write after a natural end. `rule`: `fixed-budget`, or the rule that
+    forced the thinking to continue to the budget.
     """
 
     model: str = IMPORTED
@@ -70,18 +79,30 @@ class RunConfig(Record):
     interval: int = 0
     source: str = ""
     fingerprint: str = ""
-    temperature: float = 0.6
-    top_p: float = 1.0
-    instruction: str = INSTRUCTION
+    temperature: float | None = 0.6
+    top_p: float | None = 1.0
+    instruction: str | None = INSTRUCTION
     asking: Asking = Asking()
-    written_tokens: int = 0
+    written_tokens: int | None = 0
     logprobs: bool = False
     probe: bool = False
     rule: str = NATURAL
 
     def prompt(self, question: str) -> str:
-        """The text of the prompt for a question."""
-        return Settings(instruction=self.instruction).prompt(question)
+        """The text of the prompt for a question; with the default instruction if that of the run is unknown."""
+        return Settings(instruction=INSTRUCTION if self.instruction is None else self.instruction).prompt(question)
+
+    def sampling(self, seed: int) -> Sampling:
+        """How the thinking is sampled under this seed."""
+        usual = Sampling()
+        temperature = usual.temperature if self.temperature is None else self.temperature
+        return Sampling(temperature, self.top_p or usual.top_p, seed, self.logprobs, self.budget)
+
+    @property
+    def probe_interval(self) -> int:
+        """The interval of new probes, if none is given. Older imports without probes state their budget as interval."""
+        unknown = not self.interval or (self.engine == IMPORTED and self.interval >= self.budget)
+        return default_interval(self.budget) if unknown else self.interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +124,7 @@ class ProbeSet(Record):
         not the answer, what is read; with a number if that name is taken."""
         if not taken and self.where in ("interval", "anywhere") and self.asking.reads == "answer":
             return DEFAULT
-        place = f"every-{self.interval}" if self.where == "interval" else self.where
+        place = f"every-{self.interval}" if self.interval else self.where
         short = place if self.asking.reads == "answer" else f"{place}-{self.asking.reads}"
         names = itertools.chain([short], (f"{short}-{number}" for number in itertools.count(2)))
         return next(name for name in names if name not in taken)
@@ -111,7 +132,10 @@ class ProbeSet(Record):
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """How a run should be probed. None means: as the run's configuration states."""
+    """How a run should be probed. None means: as the run's configuration states.
+
+    `anywhere`: recorded probes at irregular positions serve too, because the rule that asks reads what was probed.
+    """
 
     where: Where = "interval"
     interval: int | None = None
@@ -121,6 +145,7 @@ class ProbeRequest:
     aggregate: str | None = None
     name: str | None = None
     reads: Reads = "answer"
+    anywhere: bool = False
 
     def __post_init__(self) -> None:
         if self.where not in WHERE:
@@ -136,7 +161,8 @@ class ProbeRequest:
     @classmethod
     def matching(cls, probe_set: ProbeSet) -> ProbeRequest:
         """The request that makes this probe set."""
-        return cls(probe_set.where, probe_set.interval or None, **probe_set.asking.to_dict())
+        where: Where = "interval" if probe_set.where == "anywhere" else probe_set.where
+        return cls(where, probe_set.interval or None, **probe_set.asking.to_dict())
 
     def asking(self, default: Asking) -> Asking:
         """The options of these probes; what the request leaves open is taken from `default`."""
@@ -145,9 +171,9 @@ class ProbeRequest:
 
     def probe_set(self, config: RunConfig, info: ModelInfo) -> ProbeSet:
         """The probe set that this request makes in a run, probed with this model."""
-        asking = self.asking(config.asking)
+        asking = self.asking(config.asking).known()
         asking.spec("integer")  # raises if the prefix cannot be closed
-        interval = (self.interval or config.interval) if self.where == "interval" else 0
+        interval = (self.interval or config.probe_interval) if self.where == "interval" else 0
         return ProbeSet(self.where, interval, asking, info.name, info.fingerprint)
 
 
@@ -205,7 +231,7 @@ def requests_of(rule: Rule) -> tuple[ProbeRequest, ...]:
         return ()
     asks, where = rule.probe_style, rule.place or "interval"
     interval = getattr(rule, "interval", first) if rule.place is None else None
-    own = ProbeRequest(where, interval, **asdict(asks) | {"reads": asks.reads or "answer"})
+    own = ProbeRequest(where, interval, **asdict(asks) | {"reads": asks.reads or "answer"}, anywhere=rule.any_position)
     return (own,) if rule.answers else (own, ProbeRequest(where, interval, close_think="always"))
 
 
@@ -214,9 +240,9 @@ def requests_for(
 ) -> list[ProbeRequest]:
     """The requests for every probe set that these rules (or `all`) read, each once.
 
-    A suitable set of the run (`stored`) is continued in place of a new one. Rules without probes are skipped, and so are
-    rules that need another run (forced, or with log-probabilities of the thinking). `interval`: for rules that leave it
-    open; by default that of the run.
+    A suitable set of the run (`stored`) is continued in place of a new one; imported probes at irregular positions are
+    complete. Rules without probes are skipped, and so are rules that need another run (forced, or with log-probabilities of
+    the thinking). `interval`: for rules that leave it open; by default that of the run.
     """
     known, sets = known_rules(), [*stored]
     chosen = [one for name in names for one in (known if name == ALL else [name])]
@@ -224,19 +250,20 @@ def requests_for(
     for name in chosen:
         if name not in known:
             raise UnknownName.among("rule", name, [*known, ALL])
-        rule = rule_at_interval(name, interval or config.interval)
+        rule = rule_at_interval(name, interval or config.probe_interval)
         for request in () if rule.forces else requests_of(rule):
             suitable = next((one for one in sets if satisfies(one, request, config)), None)
             if suitable is None:
                 suitable = ProbeSet(request.where, request.interval or 0, request.asking(config.asking))
                 sets.append(suitable)
-            found[ProbeRequest.matching(suitable)] = None
+            if suitable.where != "anywhere" or suitable.interval:
+                found[ProbeRequest.matching(suitable)] = None
     return [*found]
 
 
 def rule_at_interval(name: str, interval: int) -> Rule:
     """A rule by name, with this interval if it has one."""
-    known = known_rules()[name].parameters()
+    known = rule_class(name).parameters()
     return make_rule(name, **({"interval": interval} if "interval" in known and interval >= 1 else {}))
 
 
@@ -247,13 +274,19 @@ def satisfies(stored: ProbeSet, request: ProbeRequest, config: RunConfig) -> boo
     """
     if _decoding_options(stored.asking) != _decoding_options(request.asking(config.asking)):
         return False
+    return has_positions(stored, request, config)
+
+
+def has_positions(stored: ProbeSet, request: ProbeRequest, config: RunConfig) -> bool:
+    """Whether a set has probes at all of the requested positions."""
     if stored.where == "anywhere":
-        return request.where == "interval"
+        return request.where == "interval" and request.anywhere
     if request.where != "interval" or stored.where != "interval":
         return stored.where == request.where
-    return stored.interval > 0 and (request.interval or config.interval) % stored.interval == 0
+    return stored.interval > 0 and (request.interval or config.probe_interval) % stored.interval == 0
 
 
 def _decoding_options(asking: Asking) -> tuple[object, ...]:
-    """The options that change what a probe decodes."""
-    return asking.prefix, asking.max_answer_tokens, asking.reads, asking.close_think == "always"
+    """The options that change what a probe decodes. Unknown ones count as the usual ones."""
+    known = asking.known()
+    return known.prefix, known.max_answer_tokens, known.reads, known.close_think == "always"

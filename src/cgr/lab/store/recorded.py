@@ -42,13 +42,13 @@ class RecordedTrace(Record):
 
 @dataclass(frozen=True, slots=True)
 class RunInfo(Record):
-    """The name of a run, what produced it, and the interval of its probes."""
+    """The name of a run, what produced it (None: unknown), and the interval of its probes."""
 
     name: str
     model: str
     engine: str
     budget: int
     interval: int
-    temperature: float = 0.6
-    prefix: str = ""
+    temperature: float | None = None
+    prefix: str | None = ""
     source: str = ""

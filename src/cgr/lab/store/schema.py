@@ -16,11 +16,14 @@ LOCK = "run.lock"
 FORCED = "forced"
 BUSY_TIMEOUT = 5.0  # seconds to wait for the transaction of another process
 APPLICATION = 0x63677231  # "cgr1"
-VERSION = 2
+VERSION = 4
 CONTINUES = "Then repeat the command: it continues where it stopped."
-ADDED_COLUMNS = (  # of `traces`, since version 1
-    "tops BLOB NOT NULL DEFAULT x''",
-    "forced TEXT NOT NULL DEFAULT '[]'",
+ADDED_COLUMNS = (  # since version 1: the version, the table, and the column
+    (2, "traces", "tops BLOB NOT NULL DEFAULT x''"),
+    (2, "traces", "forced TEXT NOT NULL DEFAULT '[]'"),
+    (3, "traces", "question_text TEXT"),
+    (3, "traces", "gold TEXT"),
+    (4, "probes", "options TEXT NOT NULL DEFAULT '[]'"),
 )
 TABLES = (
     """CREATE TABLE run (
@@ -33,7 +36,8 @@ TABLES = (
         id INTEGER PRIMARY KEY, question INTEGER NOT NULL REFERENCES questions(number), seed INTEGER NOT NULL,
         tokens INTEGER NOT NULL, ended TEXT NOT NULL, eos INTEGER NOT NULL, seconds REAL NOT NULL, final TEXT NOT NULL,
         written TEXT NOT NULL, text TEXT NOT NULL, prompt_ids BLOB NOT NULL, ids BLOB NOT NULL, logprobs BLOB NOT NULL,
-        tops BLOB NOT NULL DEFAULT x'', forced TEXT NOT NULL DEFAULT '[]', UNIQUE (question, seed)
+        tops BLOB NOT NULL DEFAULT x'', forced TEXT NOT NULL DEFAULT '[]', question_text TEXT, gold TEXT,
+        UNIQUE (question, seed)
     )""",
     """CREATE TABLE probe_sets (
         id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, spec TEXT NOT NULL
@@ -46,7 +50,8 @@ TABLES = (
         probing INTEGER NOT NULL REFERENCES probings(id), at INTEGER NOT NULL, answer TEXT NOT NULL,
         certainty REAL NOT NULL, closed INTEGER NOT NULL, bound INTEGER NOT NULL, probabilities TEXT NOT NULL,
         suffix TEXT NOT NULL, suffix_ids TEXT NOT NULL, entropy REAL, prefilled INTEGER NOT NULL, cached INTEGER NOT NULL,
-        decoded INTEGER NOT NULL, seconds REAL NOT NULL, tokens TEXT NOT NULL, PRIMARY KEY (probing, at)
+        decoded INTEGER NOT NULL, seconds REAL NOT NULL, tokens TEXT NOT NULL,
+        options TEXT NOT NULL DEFAULT '[]', PRIMARY KEY (probing, at)
     )""",
     """CREATE TABLE failures (
         question INTEGER NOT NULL REFERENCES questions(number), seed INTEGER NOT NULL, stage TEXT NOT NULL,
@@ -166,14 +171,15 @@ def check_schema(db: sqlite3.Connection, file: Path, *, write: bool = False) -> 
             f"{file} has schema {version}, but this version reads up to {VERSION}.", "Use the version of cgr that made it."
         )
     if write and version < VERSION:
-        _upgrade(db)
+        _upgrade(db, version)
         return VERSION
     return int(version)
 
 
-def _upgrade(db: sqlite3.Connection) -> None:
+def _upgrade(db: sqlite3.Connection, version: int) -> None:
     db.execute("BEGIN IMMEDIATE")
-    for column in ADDED_COLUMNS:
-        db.execute(f"ALTER TABLE traces ADD COLUMN {column}")
+    for since, table, column in ADDED_COLUMNS:
+        if since > version:
+            db.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
     db.execute(f"PRAGMA user_version={VERSION}")
     db.execute("COMMIT")

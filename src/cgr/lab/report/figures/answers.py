@@ -46,7 +46,7 @@ def cumulative(data: FigureData) -> Any:
     axes.set(ylim=(0, questions * 1.02), xlim=(0, data.columns.limit), ylabel=f"Questions answered, of {questions}")
     style.end_labels(axes, ends)
     style.token_axis(axes.xaxis, BUDGET)
-    axes.set_title(f"Answers given by each step ({data.name}); the rest at the budget")
+    style.title(axes, f"Answers given by each step ({data.name}); the rest at the budget")
     return figure
 
 
@@ -59,11 +59,13 @@ def ratio(data: FigureData) -> Any:
     axes.plot(x, y, color=style.WRONG, marker="o", markersize=3.5)
     if len(x):
         style.label(axes, x[-1], y[-1], f"{y[-1]:.2f}", style.WRONG)
-    axes.axhline(1, color=style.BASELINE, linewidth=1, linestyle=":")
-    axes.set(xlim=(0, data.columns.limit), ylim=(0, max(1.1, 1.1 * float(y.max(initial=0)))))
+    most = float(y.max(initial=0))
+    if most > 0.5:
+        axes.axhline(1, color=style.BASELINE, linewidth=1, linestyle=":")
+    axes.set(xlim=(0, data.columns.limit), ylim=(0, max(1.1, 1.1 * most) if most > 0.5 else 1.15 * max(most, 0.01)))
     style.token_axis(axes.xaxis, BUDGET)
     axes.set_ylabel("Incorrect for each correct answer")
-    axes.set_title(f"Incorrect to correct answers given by each step ({data.name})")
+    style.title(axes, f"Incorrect to correct answers given by each step ({data.name})")
     return figure
 
 
@@ -81,9 +83,8 @@ def grade(data: FigureData) -> Any:
         style.token_axis(axes.xaxis, BUDGET)
     lines = grid[0, 0].get_lines()[: len(data.report.thresholds)]
     names = [f"{row.threshold:g}" for row in data.report.thresholds]
-    figure.legend(lines, names, loc="outside upper right", ncols=min(len(names), 8), title="threshold", title_fontsize=9)
-    title = "Grade over the budget, abstaining below the threshold"
-    figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11.5)
+    figure.legend(lines, names, loc="outside lower center", ncols=min(len(names), 8), title="threshold", title_fontsize=9)
+    style.whole_title(figure, "Grade over the budget, abstaining below the threshold")
     return figure
 
 
@@ -143,7 +144,8 @@ def distance(data: FigureData) -> Any:
     _corner(axes, (0.005, 0.03), f"{row.worse} worse", style.WRONG, va="bottom")
     _corner(axes, (0.995, 0.97), f"{row.equal} equal", style.BASELINE, va="top", ha="right")
     seed_axis(axes, data)
-    axes.set(ylabel="Difference in correct answers", title=f"Difference from the baseline by seed ({data.name})")
+    axes.set_ylabel("Difference in correct answers")
+    style.title(axes, f"Difference from the baseline by seed ({data.name})")
     return figure
 
 

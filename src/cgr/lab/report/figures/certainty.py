@@ -102,14 +102,13 @@ def certainty_by_step(data: FigureData) -> tuple[Floats, Bools, Floats]:
 def reliability(data: FigureData) -> Any:
     """Share of right answers at each certainty; the size of a marker shows the share of answers in its bin."""
     figure, axes = style.paper(size=(5.4, 5.6))
-    axes.plot([0, 1], [0, 1], color=style.BASELINE, linewidth=1, linestyle=":")
+    axes.plot([0, 1], [0, 1], color=style.BASELINE, linewidth=1, linestyle=":", label="perfect calibration")
     for row, colour, marker in zip(data.report.selective, (style.INK, style.BLUE), ("D", "o"), strict=False):
         if (found := row.selective).count:
             _bins(axes, found, colour, marker, f"{row.among}: {found.count:,}, ECE {found.ece:.3f}")
     figure.legend(loc="outside lower center")
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal", title="Is certainty calibrated?")
     axes.set(xlabel="Certainty (mean of the bin)", ylabel="Share that is right")
-    axes.text(0.33, 0.36, "perfect calibration", rotation=45, rotation_mode="anchor", color=style.BASELINE, fontsize=8.5)
     return figure
 
 

@@ -41,9 +41,10 @@ def differences(reports: Sequence[Report]) -> Any:
             y = -(number * (len(levels) + 1) + place)
             places.append(y)
             names.append(f"{row.threshold:g}")
-            per_question = 100 / report.size.graded_questions
             if row.ci95:
-                axes.plot(np.array(row.ci95) * per_question, [y, y], color=colour, linewidth=2.2, alpha=0.5)
+                axes.plot(
+                    np.array(row.ci95) * report.size.points_per_question, [y, y], color=colour, linewidth=2.2, alpha=0.5
+                )
             axes.plot(row.diff_points, y, "o", color=colour, markersize=6)
         top = -(number * (len(levels) + 1))
         style.beside_axis(axes, 1, top, name, (6, 0), color=colour, fontweight="bold", va="center", fontsize=9.5)

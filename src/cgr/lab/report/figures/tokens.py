@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from cgr.lab.output import signed, style
 from cgr.lab.report.figures.answers import seed_axis, seed_ticks, width_for
 from cgr.lab.report.numbers import at
-from cgr.lab.report.result import TradeOffRow
+from cgr.lab.report.result import BudgetRow, Report, TradeOffRow
 from cgr.lab.score import accuracy as scores
 from cgr.records import visible_line
 
@@ -17,31 +18,36 @@ if TYPE_CHECKING:
     from cgr.lab.report.figures import FigureData
 
 MAX_NAMES = 48  # more questions than this are not named on the axis
+LEAST, DEPTH = 0.06, 0.2  # the range of accuracy shown: at least, and at most below the baseline
 
 
 def saved_by_seed(data: FigureData) -> Any:
-    """Thinking tokens used and saved for each seed."""
-    columns = data.columns
-    used, saved = (scores.by_seed(columns, values) for values in (data.decided.at, scores.saved(columns, data.decided)))
-    x = np.arange(len(used))
+    """Tokens of each seed: thinking, probes, and what is saved net of them."""
+    columns, decided = data.columns, data.decided
+    used, probes, natural = (
+        scores.by_seed(columns, values) for values in (decided.at, decided.probe_tokens, columns.natural)
+    )
+    x, cost = np.arange(len(used)), used + probes
+    saved = np.maximum(natural - cost, 0)
     figure, axes = style.paper(size=width_for(len(used)))
-    axes.bar(x, used, width=0.75, color=style.RULE)
-    axes.bar(x, saved, width=0.75, bottom=used, color=style.SAVED)
-    row = at(data.report.savings, data.report.shown)
+    for values, bottom, colour in ((used, 0, style.RULE), (probes, used, style.PROBES), (saved, cost, style.SAVED)):
+        axes.bar(x, values, width=0.75, bottom=bottom, color=colour)
     seed_axis(axes, data)
-    end, share = axes.get_xlim()[1], style.percent(round(row.share, 3))
-    first = (end, float(used[-1] / 2), f"used by {data.name}", style.RULE)
-    style.end_labels(axes, [first, (end, float(used[-1] + saved[-1] / 2), f"saved: {share}", "#4f9c82")])
-    style.token_axis(axes.yaxis, "Thinking tokens")
-    axes.set_title(f"Tokens used and saved by seed: {style.tokens(row.per_seed)} saved on average")
+    net = at(data.report.savings, data.report.shown).net_share
+    texts = f"thinking, {data.name}", "probes", f"saved, net: {style.percent(round(net, 3))}"
+    places = used[-1] / 2, used[-1] + probes[-1] / 2, cost[-1] + saved[-1] / 2
+    ends = zip(places, texts, (style.RULE, "#a87400", "#4f9c82"), strict=True)
+    style.end_labels(axes, [(axes.get_xlim()[1], float(place), text, colour) for place, text, colour in ends])
+    style.token_axis(axes.yaxis, "Tokens")
+    axes.set_title("Tokens used and saved by seed")
     return figure
 
 
 def heat_map(data: FigureData) -> Any:
-    """Thinking tokens saved for each question and seed."""
+    """Tokens saved for each question and seed, net of probes. A trace that cost more than it saved counts as 0."""
     columns = data.columns
     cells = np.full((len(columns.questions), len(columns.seeds)), np.nan)
-    cells[columns.question, columns.seed] = scores.saved(columns, data.decided)
+    cells[columns.question, columns.seed] = scores.saved(columns, data.decided) - data.decided.probe_tokens
     order = np.argsort(-np.nan_to_num(np.nanmean(cells, axis=1)), kind="stable")
     height = max(2.8, 1.2 + 0.17 * len(order)) if len(order) <= MAX_NAMES else 6
     figure, axes = style.paper(size=(min(max(5.5, 2.6 + 0.11 * len(columns.seeds)), 12), height))
@@ -50,11 +56,12 @@ def heat_map(data: FigureData) -> Any:
     image = axes.imshow(shown, aspect="auto", cmap=style.SCALE, interpolation="nearest", vmin=0)
     bar = figure.colorbar(image, ax=axes, fraction=0.04, pad=0.02)
     bar.outline.set_visible(False)
-    style.token_axis(bar.ax.yaxis, "Thinking tokens saved")
+    style.token_axis(bar.ax.yaxis, "Tokens saved, net of probes")
     axes.grid(visible=False)
     _question_ticks(axes.yaxis, [columns.questions[place] for place in order])
     seed_ticks(axes.xaxis, data)
-    axes.set(ylabel="Question, most saved first", title=f"Tokens saved per seed per question ({data.name})")
+    axes.set(ylabel="Question, most saved first")
+    style.whole_title(figure, f"Tokens saved by seed and question ({data.name})")
     return figure
 
 
@@ -81,10 +88,11 @@ def used(data: FigureData) -> Any:
 
 
 def by_question(data: FigureData) -> Any:
-    """Share of thinking tokens saved on each question: a ranking of difficulty."""
+    """Share of tokens saved on each question, net of probes: a ranking of difficulty."""
     columns = data.columns
     natural = np.maximum(scores.by_question(columns, columns.natural), 1)
-    share = scores.by_question(columns, scores.saved(columns, data.decided)) / natural
+    saved = scores.saved(columns, data.decided) - data.decided.probe_tokens
+    share = scores.by_question(columns, saved) / natural
     order = np.argsort(share, kind="stable")
     named = len(order) <= MAX_NAMES
     figure, axes = style.paper(size=(7.2, max(3, 1.2 + 0.2 * len(order)) if named else 6))
@@ -93,8 +101,10 @@ def by_question(data: FigureData) -> Any:
     _question_ticks(axes.yaxis, [columns.questions[place] for place in order])
     axes.grid(visible=False, axis="y")
     axes.xaxis.set_major_formatter(style.percent)
-    axes.set(xlim=(0, None), ylim=(-0.7, len(order) - 0.3), xlabel="Share of thinking tokens saved")
-    axes.set(ylabel="Question, hardest at the bottom", title=f"Savings as a ranking of difficulty ({data.name})")
+    axes.axvline(0, color="#9a9a9a", linewidth=0.8)
+    axes.set(ylim=(-0.7, len(order) - 0.3), xlabel="Share of tokens saved, net of probes")
+    axes.set_ylabel("Question, hardest at the bottom")
+    style.whole_title(figure, f"Savings as a ranking of difficulty ({data.name})")
     return figure
 
 
@@ -127,38 +137,73 @@ def _question_ticks(axis: Any, names: list[str]) -> None:
 
 
 def trade_off(data: FigureData) -> Any:
-    """The trade-off: accuracy against tokens for every threshold, beside smaller fixed budgets."""
+    """The trade-off: accuracy against tokens, probes included, for every threshold, beside fixed budgets. Square: the fixed
+    budget of the same cost as the shown threshold."""
     report = data.report
     figure, axes = style.paper()
-    x, y = zip(*((row.thinking_tokens_mean, row.accuracy) for row in report.budget_sweep), strict=True)
-    axes.plot(x, y, color=style.BASELINE, marker="s", markersize=3, linewidth=1.2, label="smaller fixed budgets")
-    rows = report.trade_off
-    x, y = zip(*((row.thinking_tokens_mean + row.probe_tokens_mean, row.accuracy) for row in rows), strict=True)
+    axes.plot(*_places(report.budget_sweep), color=style.BASELINE, linestyle="--", linewidth=1.2, label="fixed budgets")
+    x, y = _places(report.trade_off)
     axes.plot(x, y, color=style.RULE, marker="o", markersize=4, label=f"{report.rule}, with probe tokens")
-    for row, place in _with_room(list(zip(rows, x, strict=True)), report.shown):
-        style.label(axes, place, row.accuracy or 0, f"{row.threshold:g}", style.RULE, dx=0, dy=9, ha="center", fontsize=8.5)
     full = report.baseline
     axes.plot(full.thinking_tokens_mean, full.accuracy, "D", color=style.INK, markersize=7, label="baseline")
-    accuracy_against_tokens(figure, axes, "Tokens per trace (mean)", 0.12)
+    _mark_fixed(axes, report)
+    accuracy_against_tokens(figure, axes, "Tokens per trace (mean), probes included", 0.12)
+    low, high = _accuracies(report)
+    axes.set_ylim(low, high)
+    for row, place in _with_room(list(zip(report.trade_off, x, strict=True)), report.shown, 0.06 * (high - low)):
+        style.label(axes, place, row.accuracy or 0, f"{row.threshold:g}", style.RULE, dx=0, dy=9, ha="center", fontsize=8.5)
     axes.set_title("Accuracy against tokens; numbers are thresholds")
     return figure
+
+
+def _places(rows: Sequence[BudgetRow | TradeOffRow]) -> tuple[list[float], list[float]]:
+    """Mean cost and accuracy of each row; a fixed budget makes no probes."""
+    cost = [row.thinking_tokens_mean + getattr(row, "probe_tokens_mean", 0.0) for row in rows]
+    return cost, [row.accuracy or 0.0 for row in rows]
+
+
+def _accuracies(report: Report) -> tuple[float, float]:
+    """The limits of the accuracy axis: all of the rule, and fixed budgets only if they are near."""
+    _, rule = _places(report.trade_off)
+    full = report.baseline.accuracy or 0.0
+    high = max(*rule, full, *_places(report.budget_sweep)[1])
+    low = max(min(*rule, full, high - LEAST), full - DEPTH)
+    return low - 0.1 * (high - low), high + 0.16 * (high - low)
+
+
+def _mark_fixed(axes: Any, report: Report) -> None:
+    """A square on the line of fixed budgets at the cost of the shown threshold, and a line to that threshold."""
+    row = at(report.adaptive, report.shown)
+    cost, fixed = row.cost_mean, row.fixed_accuracy
+    if fixed is None:
+        return
+    axes.plot([cost, cost], [fixed, row.accuracy], color=style.BASELINE, linewidth=1)
+    label = f"fixed budget that costs as much as {report.shown:g}: {style.percent(round(fixed, 3))}"
+    axes.plot(
+        cost, fixed, "s", color=style.BASELINE, markerfacecolor="white", markersize=7, markeredgewidth=1.5, label=label
+    )
 
 
 def accuracy_against_tokens(figure: Any, axes: Any, tokens: str, room: float) -> None:
     """Give a figure of accuracy against tokens its legend and its axes. `tokens`: the label of the x axis; `room`: a share
     of the height that stays free above and below."""
-    figure.legend(loc="outside lower center", ncols=3)
+    figure.legend(loc="outside lower center", ncols=2)
     axes.margins(y=room)
     axes.set(xlim=(0, None), ylabel="Accuracy")
     axes.yaxis.set_major_formatter(style.percent)
     style.token_axis(axes.xaxis, tokens)
 
 
-def _with_room(points: list[tuple[TradeOffRow, float]], shown: float) -> list[tuple[TradeOffRow, float]]:
-    """The points whose labels do not overlap; the shown threshold is always among them."""
+def _with_room(points: list[tuple[TradeOffRow, float]], shown: float, height: float) -> list[tuple[TradeOffRow, float]]:
+    """The points whose labels overlap neither each other nor a point above; the shown threshold is always among them.
+    `height`: of a label, in accuracy."""
     gap = 0.06 * max(place for _, place in points)
     kept: list[tuple[TradeOffRow, float]] = []
     for row, place in sorted(points, key=lambda point: point[0].threshold != shown):
-        if all(abs(place - other) >= gap for _, other in kept):
+        free = all(
+            abs(place - other) >= gap / 2 or not 0 < (above.accuracy or 0) - (row.accuracy or 0) < height
+            for above, other in points
+        )
+        if (free or row.threshold == shown) and all(abs(place - other) >= gap for _, other in kept):
             kept.append((row, place))
     return kept

@@ -1,7 +1,8 @@
 """The report as one HTML file: the probes are inside it, and the browser recomputes the rule `cgr` from them.
 
-The sources of the page are in `static/`: a template, style sheets, and scripts that are joined in the order below. A run is
-stored as JSON columns; the flags of a probe are bits, and its answer is an index into a list of answers.
+The sources of the page are in `static/`: a template, style sheets, and scripts that are joined in the order below. What
+other pages use too (colours, charts, numbers) is in `cgr/web/`. A run is stored as JSON columns; the flags of a probe are
+bits, and its answer is an index into a list of answers.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ from cgr.records import Probe
 PageRun = tuple[RunInfo, Sequence[RecordedTrace], Mapping[str, Any]]
 
 FILE = "index.html"
-STYLES = ("page.css", "figures.css", "tables.css", "media.css")
+SHARED = ("base.css", "chart.css", "elements.js", "numbers.js", "chart.js")  # in cgr/web
+STYLES = ("base.css", "chart.css", "page.css", "tables.css", "media.css")
 SCRIPTS = (
-    *("data.js", "decide.js", "scores.js", "curves.js", "format.js", "draw.js", "chart.js", "figures.js"),
-    *("figures-trust.js", "figures-tokens.js", "tables.js", "compare.js", "trace.js", "questions.js", "main.js"),
+    *("data.js", "decide.js", "scores.js", "curves.js", "numbers.js", "elements.js", "chart.js", "headline.js", "hero.js"),
+    *("figures.js", "figures-trust.js", "figures-tokens.js", "tables.js", "summary.js", "prospects.js", "compare.js"),
+    *("trace.js", "questions.js", "controls.js", "main.js"),
 )
 TEXT_LIMIT = 20_000_000
 CLOSED, RIGHT, BOUND = 1, 2, 4
@@ -67,13 +70,16 @@ def comparison(compared: Compared | None, why_not: str = "") -> dict[str, Any]:
     """The comparison of rules that the page shows, with its sentences; or the reason why there is none."""
     if compared is None:
         return {"why": why_not}
-    kept = ("rule", "parameter", "sweep", "shown", "equal", "figures", "frontier")
+    kept = {"rule", "parameter", "sweep", "shown", "equal", "figures", "frontier", "verdict", "tuning_verdict", "splits"}
+    kept |= {"needed_questions", "oracle_share", "adaptive"}
     return {
         "entries": [{name: value for name, value in one.to_dict().items() if name in kept} for one in compared.entries],
         "baseline": compared.baseline.to_dict(),
         "whole": compared.whole_baseline.to_dict(),
         "chosen": tables.how_chosen(compared),
         "margin": compared.margin,
+        "oracle": compared.oracle,
+        "settled_by": tables.settled_by(compared),
         "verdicts": [[tables.label(one.measure), tables.verdict(compared, one)] for one in compared.winners],
         "missing": tables.reasons(compared.missing),
         "notes": compared.notes,
@@ -81,7 +87,8 @@ def comparison(compared: Compared | None, why_not: str = "") -> dict[str, Any]:
 
 
 def _source(name: str) -> str:
-    return (files(__name__) / "static" / name).read_text("utf-8")
+    folder = files("cgr") / "web" if name in SHARED else files(__name__) / "static"
+    return (folder / name).read_text("utf-8")
 
 
 def _script(data: object) -> str:
@@ -97,13 +104,15 @@ def _texts(number: int, traces: Sequence[RecordedTrace]) -> str:
 
 def _run(info: RunInfo, traces: Sequence[RecordedTrace], report: Mapping[str, Any]) -> dict[str, Any]:
     packer, probes = _ProbePacker(), [_probes_below_budget(trace) for trace in traces]
-    questions = {trace.question_id: trace for trace in reversed(traces)}
-    order = {name: place for place, name in enumerate(dict.fromkeys(trace.question_id for trace in traces))}
+    questions: dict[str, list[RecordedTrace]] = {}
+    for trace in traces:
+        questions.setdefault(trace.question_id, []).append(trace)
+    order = {name: place for place, name in enumerate(questions)}
     seeds = {seed: place for place, seed in enumerate(sorted({trace.seed for trace in traces}))}
     return {
         "info": info.to_dict(),
         "report": report,
-        "questions": [_question(questions[name]) for name in order],
+        "questions": [_question(of_question) for of_question in questions.values()],
         "seeds": list(seeds),
         "traces": {
             "question": [order[trace.question_id] for trace in traces],
@@ -119,8 +128,15 @@ def _run(info: RunInfo, traces: Sequence[RecordedTrace], report: Mapping[str, An
     }
 
 
-def _question(trace: RecordedTrace) -> dict[str, Any]:
-    return {"id": trace.question_id, "text": trace.question, "gold": trace.gold, "format": trace.format}
+def _question(traces: Sequence[RecordedTrace]) -> dict[str, Any]:
+    """A question by its traces. A choice may have other options, and so another gold, with another seed."""
+    first, by_seed = traces[0], sorted(traces, key=lambda trace: trace.seed)
+    text, gold = first.question, first.gold
+    if any(trace.question != text for trace in traces):
+        text = "\n\n".join(f"Seed {trace.seed}: {trace.question}" for trace in by_seed)
+    if any(trace.gold != gold for trace in traces):
+        gold = ", ".join(f"{trace.gold} (seed {trace.seed})" for trace in by_seed)
+    return {"id": first.question_id, "text": text, "gold": gold, "format": first.format}
 
 
 def _flags(trace: RecordedTrace) -> int:

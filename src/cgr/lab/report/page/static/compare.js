@@ -1,12 +1,10 @@
 // All rules on the same traces, computed in Python and shown here. One rule is highlighted.
 
-const FIXED_BUDGET = "fixed-budget",
-  SHOWN_LOSS = 0.2; // the figure shows accuracies down to this much below the full budget's
+const FIXED_BUDGET = "fixed-budget";
 const highlighted = new Map(); // the highlighted rule of each run
 
 function drawRules(run) {
   const found = data.comparisons?.[run.number];
-  byId("rules").hidden = !found;
   if (!found) return;
   const can = Boolean(found.entries?.length);
   byId("rules-body").hidden = !can;
@@ -49,7 +47,7 @@ function drawFrontier(found, entry) {
     y: percentAxis(span),
     label: `Accuracy against tokens for ${plural(entries.length, "rule")}; ${entry.rule} is highlighted.`,
   });
-  const line = (one, name) => chart.line(within(cornersOf(one), span), name);
+  const line = (one, name) => chart.line(cornersOf(one).map((point) => [point.net_tokens, point.accuracy]), name);
   chart.across(whole.accuracy + margin / 100, null);
   for (const one of entries) if (one !== entry) line(one, one.rule === FIXED_BUDGET ? "muted dashed thin" : "faint");
   line(entry, "accent");
@@ -66,15 +64,6 @@ function drawFrontier(found, entry) {
     ordered.map((point) => point.net_tokens),
     (i) => readPoint(entry, ordered[i]),
   );
-}
-
-// The part of a line above the lower edge of the figure.
-function within(corners, [floor]) {
-  const places = corners.map((point) => [point.net_tokens, point.accuracy]);
-  const first = places.findIndex(([, accuracy]) => accuracy >= floor);
-  if (first <= 0) return first < 0 ? [] : places;
-  const [[x0, y0], [x1, y1]] = [places[first - 1], places[first]];
-  return [[x0 + ((floor - y0) / (y1 - y0)) * (x1 - x0), floor], ...places.slice(first)];
 }
 
 function readPoint(entry, point) {
@@ -96,7 +85,7 @@ const RULE_HEADS = [
   ["At", "the value chosen for equal accuracy"],
   ["Accuracy", null],
   ["Points", "against the full budget, with the paired 95 % interval"],
-  ["Equal", "the interval stays above the margin, both on the questions used to choose the value and on those shown"],
+  ["Equal", "a bound of the difference, which keeps its width when nothing changed, stays above the margin on the questions shown"],
   ["Saved", "thinking tokens, against the natural length"],
   ["Net", "saved minus the probe tokens, with its 95 % interval"],
   ["Area", "under the frontier: accuracy averaged over all token budgets"],
@@ -117,13 +106,19 @@ function rulesTable(run, { entries, baseline }, name) {
       make("td", { title: entry.parameter }, at),
       accuracyCell(shown),
       withSpan("diff_points", shown.diff_points, points(shown.diff_points), shown.ci95_diff_points.map((end) => points(end))),
-      make("td", { "data-metric": "equal", "data-value": Number(equal) }, equal ? "yes" : "no"),
+      make("td", { "data-metric": "equal", "data-value": Number(equal), title: verdictText(entry) }, equal ? "yes" : entry.verdict),
       number("gross_share", shown.gross_share, percent(shown.gross_share), "td"),
       withSpan("net_share", shown.net_share, percent(shown.net_share), shown.ci95_net_share.map((end) => plainNumber(100 * end, 1))),
       number("area", area, percent(area), "td"),
     );
   });
   return captioned(CAPTION, make("tr", {}, head), [make("tr", {}, baselineRow), ...rows]);
+}
+
+// Whether accuracy is equal where values were chosen and where they are shown, and what would settle it.
+function verdictText({ verdict, tuning_verdict, needed_questions }) {
+  const settles = needed_questions ? `; about ${valueText(needed_questions)} shown questions would settle it` : "";
+  return `where shown: ${verdict}${settles}; where chosen: ${tuning_verdict}`;
 }
 
 function accuracyCell(point) {

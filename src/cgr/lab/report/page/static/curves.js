@@ -15,28 +15,68 @@ function range(from, to, step) {
   return numbers;
 }
 
-// Tokens and accuracy at each threshold and, for comparison, of the baseline at each budget.
-function tradeOff(run, budget, abstain) {
-  const byThreshold = SLIDER_THRESHOLDS.filter((theta) => theta > run.highestBound).map((theta) => {
+// Cost (thinking and probe tokens) and accuracy at each threshold.
+function costByThreshold(run, budget, abstain) {
+  return SLIDER_THRESHOLDS.filter((theta) => theta > run.highestBound).map((theta) => {
     const decisions = decideAll(run, theta, budget);
-    return { theta, ...tokensAndAccuracy(run, decisions, (decision) => !abstain || isSure(decision, theta)) };
+    return { theta, ...costAndAccuracy(run, decisions, (decision) => !abstain || isSure(decision, theta)) };
   });
-  const byBudget = run.budgets
-    .filter((one) => one <= budget)
-    .map((one) => {
-      return { budget: one, ...tokensAndAccuracy(run, decideAll(run, Infinity, one), () => true) };
-    });
-  return { byThreshold, byBudget };
 }
 
-function tokensAndAccuracy(run, decisions, isGiven) {
-  let used = 0,
+// Cost and accuracy of each fixed budget up to `budget`: it makes no probes, and always answers.
+function costByBudget(run, budget) {
+  const all = cached(`fixed ${run.number}`, () =>
+    run.budgets.map((one) => {
+      const decisions = decideAll(run, Infinity, one).map((decision) => ({ ...decision, probeTokens: 0 }));
+      return { budget: one, ...costAndAccuracy(run, decisions, () => true) };
+    }),
+  );
+  return all.filter((point) => point.budget <= budget);
+}
+
+function costAndAccuracy(run, decisions, isGiven) {
+  let cost = 0,
     right = 0;
   decisions.forEach((decision, i) => {
-    used += decision.used;
+    cost += decision.used + decision.probeTokens;
     if (run.traces[i].graded && decision.right && isGiven(decision)) right += 1;
   });
-  return { tokens: used / decisions.length, accuracy: run.graded ? right / run.graded : null };
+  return { cost: cost / decisions.length, accuracy: run.graded ? right / run.graded : null };
+}
+
+// The rule beside a fixed budget of the same cost, with the names of report.json.
+function adaptive(run, budget, cost_mean, accuracy) {
+  const curve = costByBudget(run, budget);
+  const known = accuracy !== null && curve.length > 1;
+  const fixed_accuracy = known ? fixedAt(curve, cost_mean) : null;
+  return {
+    cost_mean,
+    accuracy,
+    fixed_accuracy,
+    gain_points: known ? 100 * (accuracy - fixed_accuracy) : null,
+    fixed_cost_for_same_accuracy: known ? fixedCostOf(curve, accuracy) : null,
+  };
+}
+
+// The accuracy of fixed budgets at this mean cost: linear between neighbours, level beyond the ends.
+function fixedAt(curve, cost) {
+  const place = between(curve.findLastIndex((point) => point.cost <= cost), 0, curve.length - 2);
+  const [before, after] = [curve[place], curve[place + 1]];
+  const share = between((cost - before.cost) / (after.cost - before.cost || 1), 0, 1);
+  return before.accuracy + share * (after.accuracy - before.accuracy);
+}
+
+// The least mean cost at which fixed budgets reach this accuracy; null if they never do.
+function fixedCostOf(curve, accuracy) {
+  const first = curve.findIndex((point) => point.accuracy >= accuracy - 1e-12);
+  if (first <= 0) return first < 0 ? null : curve[0].cost;
+  const [before, after] = [curve[first - 1], curve[first]];
+  const share = between((accuracy - before.accuracy) / (after.accuracy - before.accuracy), 0, 1);
+  return before.cost + share * (after.cost - before.cost);
+}
+
+function between(value, least, most) {
+  return Math.min(Math.max(value, least), most);
 }
 
 // The certainty of an answer; 0 if it did not close.

@@ -23,6 +23,7 @@ function openRun(raw, number) {
   run.steps = stepsBelow(run.budget, run.interval);
   run.budgets = [...replayable(run), run.budget];
   run.highestBound = highestBound(run);
+  run.onGrid = 2 * probes.at.filter((at) => at % run.interval === 0).length >= probes.at.length;
   return run;
 }
 

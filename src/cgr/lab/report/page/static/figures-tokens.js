@@ -10,7 +10,7 @@ function seedAxis(run) {
     domain: [-0.5, count - 0.5],
     title: "seed",
     ticks: range(0, count, every),
-    format: (place) => String(run.seeds[place]),
+    labels: (places) => places.map((place) => String(run.seeds[place])),
   };
 }
 
@@ -55,7 +55,7 @@ function drawDistance(run, now) {
   const chart = new Chart(host, {
     height: 180,
     x: seedAxis(run),
-    y: { domain: around([...gaps, 0], { least: 2 }), format: (value) => points(value, value % 1 ? 1 : 0) },
+    y: { domain: around([...gaps, 0], { least: 2.2 }), labels: exactLabels(1, "", true), whole: true },
     label: "Right answers of CGR minus those of the baseline, for each seed.",
   });
   gaps.forEach((gap, i) => chart.bar(i - 0.36, 0.72, 0, gap, `bar ${gap > 0 ? "right" : "wrong"}`));
@@ -69,40 +69,50 @@ function drawDistance(run, now) {
 function drawTokensBySeed(run, now) {
   const host = plot("tokens-by-seed");
   if (run.seeds.length < 2) return showText(host, ONE_SEED);
-  const before = now.baseScore.bySeed.map((seed) => seed.tokens),
-    after = now.cgrScore.bySeed.map((seed) => seed.tokens);
+  const rows = run.seeds.map((_, i) => netUse(now.baseScore.bySeed[i], now.cgrScore.bySeed[i]));
   const chart = new Chart(host, {
     x: seedAxis(run),
-    y: countAxis(Math.max(...before)),
-    label: "Thinking tokens of each seed: used by CGR, and saved against the baseline.",
+    y: countAxis(Math.max(...rows.map((row) => Math.max(row.before, row.after + row.probes)))),
+    label: "Tokens of each seed: thinking and probes of CGR, and what is saved against the baseline.",
   });
-  run.seeds.forEach((_, i) => {
-    chart.bar(i - 0.36, 0.72, 0, before[i], "bar pale");
-    chart.bar(i - 0.36, 0.72, 0, after[i], "bar accent");
+  rows.forEach((row, i) => {
+    for (const [from, to, name] of usedParts(row)) chart.bar(i - 0.36, 0.72, from, to, name);
   });
   chart.show(
     run.seeds.map((_, i) => i),
-    (i) => {
-      const saved = tokens(before[i] - after[i]);
-      return `Seed ${run.seeds[i]}: ${tokens(after[i])} of ${tokens(before[i])} tokens, ${saved} saved`;
-    },
+    (i) => `Seed ${run.seeds[i]}: ${usedText(rows[i])}`,
   );
 }
 
-// Questions by the tokens saved on them, most first.
+// The tokens of one seed or question: of the baseline, of the rule, of its probes, and what is saved net of them.
+function netUse(baseline, rule, count = 1) {
+  const [before, after, probes] = [baseline.tokens / count, rule.tokens / count, rule.probeTokens / count];
+  return { before, after, probes, saved: before - after - probes, share: before ? (before - after - probes) / before : 0 };
+}
+
+// The parts of a bar, as [from, to, class]; saved tokens are the rest up to the baseline.
+function usedParts({ before, after, probes }) {
+  const cost = after + probes;
+  return [
+    [0, after, "bar accent"],
+    [after, cost, "bar probes"],
+    [cost, Math.max(before, cost), "bar pale"],
+  ];
+}
+
+function usedText({ before, after, probes, saved }) {
+  const change = saved >= 0 ? `${tokens(saved)} saved` : `${tokens(-saved)} more`;
+  return `${tokens(after)} thinking and ${tokens(probes)} probe tokens instead of ${tokens(before)}, ${change}`;
+}
+
+// Questions by the tokens saved on them, net of probes, most first.
 function ranking(run, now) {
   return run.questions
     .map((question, i) => {
-      const { tokens: before, traces } = now.baseScore.byQuestion[i],
-        after = now.cgrScore.byQuestion[i].tokens;
-      return { i, id: question.id, before: before / traces, after: after / traces, saved: (before - after) / traces };
+      const before = now.baseScore.byQuestion[i];
+      return { i, id: question.id, ...netUse(before, now.cgrScore.byQuestion[i], before.traces) };
     })
     .sort((a, b) => b.saved - a.saved || a.before - b.before || a.i - b.i);
-}
-
-function shortId(id, most = 14) {
-  const letters = [...id];
-  return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : id;
 }
 
 function drawRanking(run, now, ranked) {
@@ -110,33 +120,36 @@ function drawRanking(run, now, ranked) {
   if (!now.savings.total) return showText(host, NOTHING_SAVED);
   const named = ranked.length <= 40,
     count = ranked.length;
-  const most = Math.max(...ranked.map((row) => row.before), 1);
+  const most = Math.max(...ranked.map((row) => Math.max(row.before, row.after + row.probes)), 1);
+  const ids = named ? idAxis(host, ranked) : null;
   const chart = new Chart(host, {
     height: named ? 56 + 19 * count : 260,
-    margin: named ? { left: 112 } : {},
+    margin: named ? ids.margin : {},
     x: named
-      ? tokenAxis([0, most * 1.03], "thinking tokens per trace")
-      : { domain: [0, count], format: (n) => plainNumber(n), title: "questions, most saved first" },
-    y: named
-      ? { domain: [count, 0], ticks: ranked.map((_, k) => k + 0.5), format: (place) => shortId(ranked[place - 0.5].id) }
-      : countAxis(most),
-    label: `Tokens saved on each question; most on ${ranked[0].id}: ${tokens(ranked[0].saved)} per trace.`,
+      ? tokenAxis([0, most * 1.03], "tokens per trace, probes included")
+      : numberAxis([0, count], { title: "questions, most saved first", whole: true }),
+    y: named ? ids.axis : countAxis(most),
+    label: `Tokens saved on each question, net of probes; most on ${ranked[0].id}: ${tokens(ranked[0].saved)} per trace.`,
   });
   ranked.forEach((row, k) => {
-    for (const [value, name] of [
-      [row.before, "bar pale"],
-      [row.after, "bar accent"],
-    ]) {
-      if (named) chart.bar(0, value, k + 0.18, k + 0.82, name);
-      else chart.bar(k, 1, 0, value, `${name} tight`);
+    for (const [from, to, name] of usedParts(row)) {
+      if (named) chart.bar(from, to - from, k + 0.18, k + 0.82, name);
+      else chart.bar(k, 1, from, to, `${name} tight`);
     }
   });
-  const read = ({ id, saved, before }) => `${id}: ${tokens(saved)} of ${tokens(before)} tokens saved per trace`;
+  const read = (row) => `${row.id}: ${usedText(row)} per trace`;
   if (named) return readRows(chart, ranked.map(read));
   return chart.show(
     ranked.map((_, k) => k + 0.5),
     (k) => read(ranked[k]),
   );
+}
+
+// An axis with the ids of questions from top to bottom, and the margin that they need.
+function idAxis(host, ranked) {
+  const { left, texts } = roomForLabels(host, ranked.map((row) => row.id));
+  const axis = { domain: [ranked.length, 0], ticks: ranked.map((_, k) => k + 0.5), labels: () => texts };
+  return { axis, margin: { left } };
 }
 
 function drawHeatMap(run, now, ranked) {
@@ -147,16 +160,15 @@ function drawHeatMap(run, now, ranked) {
     columns = run.seeds.length,
     named = rows <= 40;
   const place = new Map(ranked.map((row, k) => [row.i, k]));
-  const saved = now.baselineDecisions.map((decision, i) => decision.used - now.decisions[i].used);
+  const saved = now.baselineDecisions.map((decision, i) => decision.used - now.decisions[i].used - now.decisions[i].probeTokens);
   const most = saved.reduce((high, one) => Math.max(high, one), 1);
+  const ids = named ? idAxis(host, ranked) : null;
   const chart = new Chart(host, {
     height: 56 + (named ? 19 * rows : Math.min(480, Math.max(160, rows))),
-    margin: { left: named ? 112 : 52 },
+    margin: named ? ids.margin : {},
     x: seedAxis(run),
-    y: named
-      ? { domain: [rows, 0], ticks: ranked.map((_, k) => k + 0.5), format: (at) => shortId(ranked[at - 0.5].id) }
-      : { domain: [rows, 0], format: (n) => plainNumber(n) },
-    label: `Tokens saved for each seed and question; the most is ${tokens(most)}.`,
+    y: named ? ids.axis : numberAxis([rows, 0], { whole: true }),
+    label: `Tokens saved for each seed and question, net of probes; the most is ${tokens(most)}.`,
   });
   const gap = rows > 120 ? 0 : 1,
     levels = 8,
@@ -175,10 +187,10 @@ function drawHeatMap(run, now, ranked) {
   );
   chart.show(null);
   readCells(chart, (seed, k) => {
-    const i = cells.get(k * columns + seed);
+    const i = seed in run.seeds ? cells.get(k * columns + seed) : undefined;
     return i === undefined
       ? null
-      : `${ranked[k].id}, seed ${run.seeds[seed]}: ${tokens(saved[i])} of ${tokens(now.baselineDecisions[i].used)} tokens saved`;
+      : `${ranked[k].id}, seed ${run.seeds[seed]}: ${tokens(saved[i])} of ${tokens(now.baselineDecisions[i].used)} tokens saved, net of probes`;
   });
 }
 
@@ -187,17 +199,31 @@ function readRows(chart, lines) {
   readCells(chart, (_, k) => lines[k] ?? null);
 }
 
-// A text for the cell under the pointer.
+// A text for the cell under the pointer, or for the one chosen by arrow keys.
 function readCells(chart, read) {
-  const reading = make("p", { class: "reading", "aria-hidden": "true" });
-  chart.host.append(reading);
-  chart.root.addEventListener("pointermove", (event) => {
-    const box = chart.root.getBoundingClientRect();
+  const { host, root } = chart,
+    reading = make("p", { class: "reading", role: "status" });
+  host.append(reading);
+  let cell = null;
+  const show = (text) => {
+    host.classList.toggle("is-reading", text !== null);
+    reading.textContent = text ?? "";
+  };
+  root.setAttribute("tabindex", "0");
+  root.addEventListener("pointermove", (event) => {
+    const box = root.getBoundingClientRect();
     const x = chart.x.invert(((event.clientX - box.left) / box.width) * chart.width);
     const y = chart.y.invert(((event.clientY - box.top) / box.height) * chart.height);
-    const text = y < 0 ? null : read(Math.round(x), Math.floor(y));
-    chart.host.classList.toggle("is-reading", text !== null);
-    reading.textContent = text ?? "";
+    show(y < 0 ? null : read(Math.round(x), Math.floor(y)));
   });
-  chart.root.addEventListener("pointerleave", () => chart.host.classList.remove("is-reading"));
+  root.addEventListener("keydown", (event) => {
+    const move = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] }[event.key];
+    if (!move) return;
+    event.preventDefault();
+    const next = cell ? [cell[0] + move[0], cell[1] + move[1]] : [0, 0];
+    if (read(...next) === null) return;
+    cell = next;
+    show(read(...cell));
+  });
+  for (const left of ["pointerleave", "blur"]) root.addEventListener(left, () => show(null));
 }

@@ -1,15 +1,13 @@
 // Figures of certainty: its distribution, calibration, and risk against coverage.
 
-const EVERY_QUARTER = [0, 0.25, 0.5, 0.75, 1];
-
 function drawHistogram(run, { rows, count }) {
   const host = plot("histogram");
   if (!count) return showText(host, "No probe of this run has a closed answer.");
   const share = ({ right, wrong, unknown }) => (right + wrong + unknown) / count;
   const chart = new Chart(host, {
     height: 230,
-    x: { domain: [0, 1], format: certaintyText, ticks: EVERY_QUARTER, title: "certainty of a probe" },
-    y: { domain: [0, Math.max(...rows.map(share)) * 1.06], format: (value) => percent(value, 0) },
+    x: numberAxis([0, 1], { ticks: EVERY_QUARTER, title: "certainty of a probe" }),
+    y: percentAxis([0, Math.max(...rows.map(share)) * 1.06]),
     label: `Certainty of probes: ${percent(share(rows.at(-1)))} are above ${certaintyText(rows.at(-1).low)}.`,
   });
   for (const row of rows) {
@@ -41,8 +39,8 @@ function drawReliability(run, pairs) {
     most = Math.max(...bins.map((bin) => bin.count));
   const chart = new Chart(host, {
     height: 230,
-    x: { domain: [0, 1.02], format: certaintyText, ticks: EVERY_QUARTER, title: "certainty of the answer" },
-    y: { domain: [0, 1.04], format: (value) => percent(value, 0), ticks: EVERY_QUARTER },
+    x: numberAxis([0, 1.02], { ticks: EVERY_QUARTER, title: "certainty of the answer" }),
+    y: percentAxis([0, 1.04], { ticks: EVERY_QUARTER }),
     label: `Share of right answers by certainty; calibration error ${plainNumber(calibrationError(pairs), 3)}.`,
   });
   chart.add(svg("line", { x1: chart.x(0), y1: chart.y(0), x2: chart.x(1), y2: chart.y(1), class: "rule" }));
@@ -67,16 +65,8 @@ function drawRisk(run, state, pairs, points, finals) {
   const [answers, ends] = [points, finals].map(withoutFirst);
   const chart = new Chart(host, {
     height: 230,
-    x: {
-      domain: [0, 1.02],
-      format: (value) => percent(value, 0),
-      ticks: EVERY_QUARTER,
-      title: "share answered, most certain first",
-    },
-    y: {
-      domain: [0, Math.max(...[...answers, ...ends].map((point) => point.risk)) * 1.1],
-      format: (value) => percent(value, 0),
-    },
+    x: percentAxis([0, 1.02], { ticks: EVERY_QUARTER, title: "share answered, most certain first" }),
+    y: percentAxis([0, Math.max(...[...answers, ...ends].map((point) => point.risk)) * 1.1]),
     label: `Share of wrong answers among the most certain; over all ${percent(points.at(-1).risk)}.`,
   });
   chart.line(

@@ -1,94 +1,9 @@
-// Figures over the thinking: the trade-off, certainty, answers, Grade.
+// Figures over the thinking: certainty, answers, Grade.
+
+const EVERY_QUARTER = [0, 0.25, 0.5, 0.75, 1];
 
 function plot(id) {
   return document.querySelector(`#${id} .plot`);
-}
-
-function tokenAxis(domain, title = "thinking tokens") {
-  return { domain, format: shortTokens(domain[1]), title };
-}
-
-function countAxis(most) {
-  return { domain: [0, Math.max(most, 1) * 1.05], format: shortTokens(most) };
-}
-
-// The axis may extend a little beyond 0 and 100 %; those places get no label.
-function percentAxis(domain) {
-  const digits = domain[1] - domain[0] < 0.04 ? 1 : 0;
-  return {
-    domain,
-    format: (value) => percent(value, digits),
-    ticks: ticks(...domain).filter((value) => value >= 0 && value <= 1),
-  };
-}
-
-function drawTradeOff(run, state, now, { byThreshold, byBudget }) {
-  const host = plot("trade-off"),
-    all = [...byThreshold, ...byBudget];
-  const most = Math.max(...all.map((point) => point.tokens), now.baseScore.tokens_mean);
-  const chart = new Chart(host, {
-    height: 330,
-    x: tokenAxis([0, most * 1.04], "thinking tokens per question"),
-    y: percentAxis(
-      around([...all.map((point) => point.accuracy), now.baseScore.accuracy], { least: 0.06, floor: 0, ceiling: 1.01 }),
-    ),
-    label:
-      `Accuracy against thinking tokens. Stopping at ${certaintyText(state.theta)}: ${percent(now.cgrScore.accuracy)} with ` +
-      `${tokens(now.cgrScore.tokens_mean)} tokens. Baseline: ${percent(now.baseScore.accuracy)} with ` +
-      `${tokens(now.baseScore.tokens_mean)}.`,
-  });
-  if (byBudget.length > 1)
-    chart.line(
-      byBudget.map((point) => [point.tokens, point.accuracy]),
-      "muted dashed",
-    );
-  chart.line(
-    byThreshold.map((point) => [point.tokens, point.accuracy]),
-    "accent",
-  );
-  chart.dot([now.baseScore.tokens_mean, now.baseScore.accuracy], "hollow", 5);
-  chart.mark([now.cgrScore.tokens_mean, now.accuracy.accuracy], `θ = ${certaintyText(state.theta)}`);
-  const ordered = [...byThreshold].sort((a, b) => a.tokens - b.tokens);
-  chart.show(
-    ordered.map((point) => point.tokens),
-    (i) => {
-      const { theta, tokens: used, accuracy } = ordered[i];
-      return `θ ${certaintyText(theta)}: ${percent(accuracy)} right with ${tokens(used)} tokens per question`;
-    },
-  );
-}
-
-// Without known answers there is no accuracy to show.
-function drawTokensByThreshold(run, state, now, { byThreshold }) {
-  const places = byThreshold.map((_, i) => i),
-    shown = [0.5, 0.9, 0.99, 0.999, 1];
-  const chart = new Chart(plot("trade-off"), {
-    height: 330,
-    x: {
-      domain: [0, byThreshold.length - 1],
-      title: "certainty at which thinking stops",
-      ticks: shown.map((theta) => byThreshold.findIndex((point) => point.theta === theta)).filter((place) => place >= 0),
-      format: (place) => certaintyText(byThreshold[place].theta),
-    },
-    y: countAxis(now.baseScore.tokens_mean),
-    label: `Thinking tokens per question by threshold; at ${certaintyText(state.theta)} ${tokens(now.cgrScore.tokens_mean)}.`,
-  });
-  chart.across(now.baseScore.tokens_mean, "baseline");
-  chart.line(
-    byThreshold.map((point, i) => [i, point.tokens]),
-    "accent",
-  );
-  chart.mark(
-    [
-      nearest(
-        byThreshold.map((point) => point.theta),
-        state.theta,
-      ),
-      now.cgrScore.tokens_mean,
-    ],
-    `θ = ${certaintyText(state.theta)}`,
-  );
-  chart.show(places, (i) => `θ ${certaintyText(byThreshold[i].theta)}: ${tokens(byThreshold[i].tokens)} tokens per question`);
 }
 
 function drawCertainty(run, state, rows) {
@@ -96,7 +11,7 @@ function drawCertainty(run, state, rows) {
   if (!run.probes.at.length) return showText(host, "No probe was recorded, so there is no certainty to show.");
   const chart = new Chart(host, {
     x: tokenAxis([0, run.budget]),
-    y: { domain: [0, 1.02], format: certaintyText, ticks: [0, 0.25, 0.5, 0.75, 1] },
+    y: numberAxis([0, 1.02], { ticks: EVERY_QUARTER }),
     label: "Average certainty at each step, of the traces still thinking and of all traces.",
   });
   chart.band(
@@ -129,10 +44,7 @@ function drawCumulative(run, state, rows) {
     all = [start, ...rows];
   const chart = new Chart(host, {
     x: tokenAxis([0, state.budget]),
-    y: {
-      domain: [0, Math.max(...rows.map((row) => Math.max(row.correct, row.wrong)), 1) * 1.06],
-      format: (value) => plainNumber(value, value % 1 ? 1 : 0),
-    },
+    y: numberAxis([0, Math.max(...rows.map((row) => Math.max(row.correct, row.wrong)), 1) * 1.06]),
     label:
       `Questions answered right and wrong by each step; at the end ${plainNumber(rows.at(-1).correct, 1)} and ` +
       `${plainNumber(rows.at(-1).wrong, 1)}.`,
@@ -161,7 +73,7 @@ function drawRatio(run, state, rows) {
   if (!known.length) return showText(host, "No answer given is right, so there is no ratio.");
   const chart = new Chart(host, {
     x: tokenAxis([0, state.budget]),
-    y: { domain: [0, Math.max(...known.map((row) => row.ratio)) * 1.08 || 1], format: (value) => plainNumber(value, 2) },
+    y: numberAxis([0, Math.max(...known.map((row) => row.ratio)) * 1.08 || 1]),
     label: `Wrong answers for each right one by each step; at the end ${plainNumber(rows.at(-1).ratio, 2)}.`,
   });
   chart.line(
@@ -187,7 +99,7 @@ function drawGrade(run, state, found, always) {
   const values = [...found.grades, ...always.map(([, value]) => value), found.baseline];
   const chart = new Chart(host, {
     x: tokenAxis([0, state.budget], "budget, thinking tokens"),
-    y: { domain: around(values, { least: 1 }), format: (value) => plainNumber(value, value % 1 ? 1 : 0) },
+    y: numberAxis(around(values, { least: 1 })),
     label: `Grade by budget, penalty ${state.penalty}. Best: ${plainNumber(found.max, 2)} at ${tokens(found.step)} tokens.`,
   });
   chart.across(found.baseline, "baseline");

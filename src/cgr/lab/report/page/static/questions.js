@@ -2,10 +2,11 @@
 
 const FIRST_SHOWN = 100;
 
+// The list shows shares, and orders by them.
 const ORDERS = {
-  saved: { title: "most saved first", by: (a, b) => b.saved - a.saved },
-  unsaved: { title: "least saved first", by: (a, b) => a.saved - b.saved },
-  changed: { title: "changed answers first", by: (a, b) => b.changed - a.changed || b.saved - a.saved },
+  saved: { title: "most saved first", by: (a, b) => b.share - a.share },
+  unsaved: { title: "least saved first", by: (a, b) => a.share - b.share },
+  changed: { title: "changed answers first", by: (a, b) => b.changed - a.changed || b.share - a.share },
   source: { title: "as in the source", by: (a, b) => a.i - b.i },
 };
 
@@ -27,10 +28,10 @@ class QuestionList {
     const order = ORDERS[document.getElementById("order").value].by;
     const found = this.items.filter((item) => item.matches(text)).sort((a, b) => order(a, b) || a.i - b.i);
     const shown = this.all ? found : found.slice(0, FIRST_SHOWN);
-    replaceIn(
-      "question-list",
-      shown.map((item) => item.element),
-    );
+    const list = document.getElementById("question-list"),
+      longest = this.items.reduce((most, item) => Math.max(most, item.question.id.length), 0);
+    list.style.setProperty("--id", `${longest + 2}ch`);
+    list.replaceChildren(...shown.map((item) => item.element));
     const more = document.getElementById("more");
     more.hidden = shown.length === found.length;
     more.textContent = `Show all ${plainNumber(found.length)} questions`;
@@ -56,7 +57,7 @@ class QuestionView {
     const summary = make(
       "summary",
       {},
-      make("span", { class: "q-id" }, shortId(question.id, 24)),
+      make("span", { class: "q-id" }, question.id),
       make("span", { class: "q-text" }, question.text || "(the text was not recorded)"),
       this.numbers,
     );
@@ -78,18 +79,18 @@ class QuestionView {
     Object.assign(this, { state, now });
     const baseScore = now.baseScore.byQuestion[this.i],
       cgrScore = now.cgrScore.byQuestion[this.i];
-    this.saved = (baseScore.tokens - cgrScore.tokens) / baseScore.traces;
+    this.share = netUse(baseScore, cgrScore).share;
     this.changed = this.traces.filter(
       (trace) => now.baselineDecisions[trace.index].right !== now.decisions[trace.index].right,
     ).length;
-    const share = baseScore.tokens ? (baseScore.tokens - cgrScore.tokens) / baseScore.tokens : 0;
+    const filled = 100 * Math.min(1, Math.max(0, this.share));
     this.numbers.replaceChildren(
       make("span", { class: "q-right" }, baseScore.graded ? `${baseScore.correct}→${cgrScore.correct} of ${baseScore.graded} right` : ""),
-      make("span", { class: "q-bar", "aria-hidden": "true" }, make("i", { style: `width:${(100 * share).toFixed(1)}%` })),
+      make("span", { class: "q-bar", "aria-hidden": "true" }, make("i", { style: `width:${filled.toFixed(1)}%` })),
       make(
         "span",
-        { class: "q-saved", "data-metric": "question.saved", "data-value": this.saved },
-        `${percent(share, 0)} saved`,
+        { class: "q-saved", "data-metric": "question.net_share", "data-value": this.share },
+        this.share < 0 ? `${percent(-this.share, 0)} more` : `${percent(this.share, 0)} saved`,
       ),
     );
     if (this.element.open && this.element.isConnected) this.draw();

@@ -10,6 +10,7 @@ function score(run, { theta, budget, abstain }) {
     baselineDecisions.map(() => true),
   );
   const cgrScore = tally(run, decisions, given);
+  const cost = cgrScore.tokens_mean + total(decisions.map((decision) => decision.probeTokens)) / decisions.length;
   return {
     baselineDecisions,
     decisions,
@@ -18,6 +19,7 @@ function score(run, { theta, budget, abstain }) {
     cgrScore,
     fired: decisions.filter((decision) => decision.cause === "certainty").length,
     accuracy: compare(run, baseScore, cgrScore),
+    adaptive: adaptive(run, budget, cost, cgrScore.accuracy),
     savings: computeSavings(run, baselineDecisions, decisions, budget),
   };
 }
@@ -25,7 +27,7 @@ function score(run, { theta, budget, abstain }) {
 // Counts of correct, wrong and withheld answers and of tokens: by seed, by question, and in total. Traces without a known
 // answer count only in tokens.
 function tally(run, decisions, given) {
-  const empty = () => ({ correct: 0, wrong: 0, withheld: 0, graded: 0, tokens: 0, traces: 0 });
+  const empty = () => ({ correct: 0, wrong: 0, withheld: 0, graded: 0, tokens: 0, probeTokens: 0, traces: 0 });
   const bySeed = run.seeds.map(empty),
     byQuestion = run.questions.map(empty),
     all = empty();
@@ -33,6 +35,7 @@ function tally(run, decisions, given) {
     const outcome = !given[i] ? "withheld" : decisions[i].right ? "correct" : "wrong";
     for (const sums of [bySeed[trace.seed], byQuestion[trace.question], all]) {
       sums.tokens += decisions[i].used;
+      sums.probeTokens += decisions[i].probeTokens;
       sums.traces += 1;
       if (!trace.graded) continue;
       sums.graded += 1;

@@ -25,7 +25,30 @@ function table(caption, columns, rows) {
 function captioned(caption, head, body) {
   const words = make("p", { class: "caption" }, caption);
   const rows = make("table", {}, make("thead", {}, head), make("tbody", {}, body));
-  return [words, make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": words.textContent }, rows)];
+  const scroll = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": words.textContent }, rows);
+  const hint = make("p", { class: "scroll-hint" }, "Scroll this table sideways to see all its columns.");
+  return [words, make("div", { class: "scroller" }, scroll), hint];
+}
+
+// Marks the tables that are wider than their place: a shadow on each side that hides columns, and a sentence.
+function markScrolling() {
+  for (const scroll of document.querySelectorAll(".scroll")) {
+    const rest = scroll.scrollWidth - scroll.clientWidth;
+    scroll.parentElement.classList.toggle("is-wide", rest > 1);
+    scroll.parentElement.classList.toggle("more-left", scroll.scrollLeft > 1);
+    scroll.parentElement.classList.toggle("more-right", scroll.scrollLeft < rest - 1);
+    scroll.onscroll ??= markScrolling;
+  }
+}
+
+// Where each table is scrolled to, so that a new drawing keeps it.
+function scrolledTables() {
+  const places = [...document.querySelectorAll(".scroll")].map((one) => [one.closest("[id]").id, one.scrollLeft]);
+  return new Map(places.filter(([, left]) => left > 0));
+}
+
+function restoreScrolled(places) {
+  places.forEach((left, id) => byId(id).querySelector(".scroll")?.scrollTo({ left, behavior: "instant" }));
 }
 
 // Rows for the thresholds of the report and for the one that is set.
@@ -43,12 +66,41 @@ function thresholdRows(run, state, thresholds, now, pick) {
 
 function summary(run, settings, made) {
   const [ci_low, ci_high] = intervalAt(run, settings, made) ?? [null, null];
-  return { accuracy: { ...made.accuracy, ci_low, ci_high }, savings: made.savings };
+  return { accuracy: { ...made.accuracy, ci_low, ci_high }, savings: made.savings, adaptive: adaptiveRow(run, settings, made) };
 }
 
 function scoreAt(run, settings) {
   const key = `row ${run.number} ${settings.theta} ${settings.budget} ${settings.abstain}`;
   return cached(key, () => summary(run, settings, score(run, settings)));
+}
+
+// The interval of the gain is computed only for the report: the page shows it at the thresholds of the report.
+function adaptiveRow(run, settings, made) {
+  const row = atWholeBudget(run, settings) && run.report.adaptive?.find((found) => found.threshold === settings.theta);
+  const [gain_low, gain_high] = row?.ci95 ?? [null, null];
+  return { ...made.adaptive, gain_low, gain_high };
+}
+
+function fixedTable(run, state, thresholds, now) {
+  if (!run.probes.at.length)
+    return make("p", { class: "instead" }, "No probe was recorded, so there is neither a rule nor a smaller budget to compare.");
+  const columns = [
+    THRESHOLD,
+    { metric: "cost_mean", title: "Tokens", format: one, help: "per question: thinking, and tokens decoded by probes" },
+    { metric: "accuracy", title: "CGR", format: percent, help: "share of right answers" },
+    { metric: "fixed_accuracy", title: "Fixed budget", format: percent, help: "of the same cost" },
+    { metric: "gain_points", title: "Gain", format: (value) => points(value, 2), help: "percentage points, CGR minus fixed budget" },
+    { metric: "gain_low", title: "95 % from", format: (value) => points(value, 2), help: "interval of the gain, over questions" },
+    { metric: "gain_high", title: "to", format: (value) => points(value, 2) },
+    {
+      metric: "fixed_cost_for_same_accuracy",
+      title: "Fixed, same accuracy",
+      format: one,
+      help: "tokens per question that a fixed budget needs for the accuracy of CGR; a dash: no fixed budget reaches it",
+    },
+  ];
+  const rows = thresholdRows(run, state, thresholds, now, (made) => made.adaptive);
+  return table("CGR beside a fixed budget that costs as many tokens per question.", columns, rows);
 }
 
 const THRESHOLD = { metric: "threshold", title: "θ", format: certaintyText };
@@ -105,16 +157,16 @@ function accuracyTable(run, state, thresholds, now) {
 function savingsTable(run, state, thresholds, now) {
   const columns = [
     THRESHOLD,
-    { metric: "total", title: "Saved", format: whole, help: "thinking tokens, all traces, against their natural length" },
+    { metric: "net_share", title: "Net share", format: percent, help: "of the baseline's thinking tokens, net of probes" },
+    { metric: "net_total", title: "Net", format: whole, help: "saved thinking minus the probe tokens" },
+    { metric: "total", title: "Thinking saved", format: whole, help: "all traces, against their natural length" },
     { metric: "share", title: "Share", format: percent, help: "of the baseline's thinking tokens" },
-    { metric: "per_seed", title: "Per seed", format: whole },
-    { metric: "per_question", title: "Per question", format: one, help: "mean over questions and seeds" },
     { metric: "probe_tokens", title: "Probes", format: whole, help: "tokens decoded by probes" },
-    { metric: "net_total", title: "Net", format: whole, help: "saved minus the probe tokens" },
-    { metric: "net_share", title: "Net share", format: percent },
+    { metric: "per_seed", title: "Per seed", format: whole, help: "thinking saved" },
+    { metric: "per_question", title: "Per question", format: one, help: "thinking saved, mean over questions and seeds" },
     { metric: "against_budget_total", title: "Against budget", format: whole, help: "unused tokens of the full budget" },
   ];
-  const caption = "Thinking tokens saved against each trace's natural length, gross and net of probe tokens.";
+  const caption = "Tokens saved against each trace's natural length: net of probe tokens, and thinking alone.";
   return table(
     caption,
     columns,
@@ -157,11 +209,11 @@ function sweepTable(run, state) {
     { metric: "plain_accuracy", title: "Baseline", format: percent, help: "thinking cut at this budget" },
     { metric: "plain_tokens", title: "tokens", format: one, help: "thinking tokens per question" },
     { metric: "accuracy", title: "CGR", format: percent },
-    { metric: "tokens", title: "tokens", format: one },
-    { metric: "share", title: "Saved", format: percent },
+    { metric: "tokens", title: "tokens", format: one, help: "per question, probes included" },
+    { metric: "net_share", title: "Saved, net", format: percent },
   ];
   const rows = run.budgets.map((budget) => {
-    const { baseScore, cgrScore, savings } = score(run, { ...state, budget });
+    const { baseScore, cgrScore, savings, adaptive } = score(run, { ...state, budget });
     return {
       attributes: { "data-budget": budget, class: budget === state.budget ? "current" : null },
       values: {
@@ -169,8 +221,8 @@ function sweepTable(run, state) {
         plain_accuracy: baseScore.accuracy,
         plain_tokens: baseScore.tokens_mean,
         accuracy: cgrScore.accuracy,
-        tokens: cgrScore.tokens_mean,
-        share: savings.share,
+        tokens: adaptive.cost_mean,
+        net_share: savings.net_share,
       },
     };
   });
@@ -182,21 +234,22 @@ function runsTable(runs, state) {
     { metric: "baseline", title: "Baseline", format: percent },
     { metric: "accuracy", title: "CGR", format: percent },
     { metric: "diff_points", title: "Points", format: (value) => points(value, 2) },
-    { metric: "share", title: "Saved", format: percent },
-    { metric: "net_share", title: "Net", format: percent },
-    { metric: "tokens", title: "Tokens per question", format: one },
+    { metric: "fixed_accuracy", title: "Fixed budget", format: percent, help: "of the same cost" },
+    { metric: "net_share", title: "Saved, net", format: percent },
+    { metric: "share", title: "Thinking saved", format: percent },
+    { metric: "cost_mean", title: "Tokens per question", format: one, help: "probes included" },
   ];
   const head = make(
     "tr",
     {},
     make("th", { scope: "col" }, "Run"),
-    columns.map((column) => make("th", { scope: "col" }, column.title)),
+    columns.map((column) => make("th", { scope: "col", title: column.help ?? null }, column.title)),
   );
   const body = runs
     .filter((run) => run.traces.length)
     .map((run) => {
       const made = score(run, { theta: state.theta, budget: run.budget, abstain: state.abstain });
-      const values = { ...made.accuracy, ...made.savings, baseline: made.baseScore.accuracy, tokens: made.cgrScore.tokens_mean };
+      const values = { ...made.adaptive, ...made.accuracy, ...made.savings, baseline: made.baseScore.accuracy };
       const cells = columns.map(({ metric, format }) => number(metric, values[metric], format(values[metric]), "td"));
       return make(
         "tr",
@@ -207,79 +260,4 @@ function runsTable(runs, state) {
     });
   const caption = `Every run at θ = ${certaintyText(state.theta)}, each with its full budget.`;
   return captioned(caption, head, body);
-}
-
-// The table beside the main figure: baseline and rule at the current settings.
-function nowTable(run, state, now) {
-  const { baseScore, cgrScore, accuracy, savings } = now;
-  const rows = [
-    ["Thinking tokens per question", "tokens_mean", baseScore.tokens_mean, cgrScore.tokens_mean, one, change(savings.share)],
-  ];
-  if (run.graded) {
-    rows.unshift([
-      "Accuracy",
-      "accuracy",
-      baseScore.accuracy,
-      cgrScore.accuracy,
-      percent,
-      `${points(accuracy.diff_points)} points`,
-    ]);
-    rows.splice(1, 0, [
-      "Questions right, per seed",
-      "correct_mean",
-      baseScore.correct_mean,
-      cgrScore.correct_mean,
-      two,
-      points(accuracy.diff_mean, 2),
-    ]);
-    if (baseScore.sd !== null)
-      rows.push(["SD over seeds, points", "sd", baseScore.sd, cgrScore.sd, (value) => plainNumber(100 * value, 1), ""]);
-    if (state.abstain) rows.push(...abstentionRows(baseScore, cgrScore));
-  }
-  const head = make(
-    "tr",
-    {},
-    ["", "Baseline", "CGR", "Change"].map((title) => make("th", { scope: "col" }, title)),
-  );
-  const body = rows.map(([title, metric, before, after, format, difference]) =>
-    make(
-      "tr",
-      {},
-      make("th", { scope: "row" }, title),
-      number(`plain.${metric}`, before, format(before), "td"),
-      number(`guided.${metric}`, after, format(after), "td"),
-      make("td", { class: "change" }, difference),
-    ),
-  );
-  return make("table", { class: "now" }, make("thead", {}, head), make("tbody", {}, body));
-}
-
-function change(share) {
-  return share > 0 ? `${MINUS}${percent(share)}` : "none";
-}
-
-function abstentionRows(baseScore, cgrScore) {
-  return [
-    ["Answered", "coverage", baseScore.coverage, cgrScore.coverage, percent, ""],
-    ["Right among the answers given", "selective", baseScore.selective, cgrScore.selective, percent, ""],
-  ];
-}
-
-function facts(run, now) {
-  const { savings, accuracy } = now;
-  const lines = [
-    ["Stopped early", `${plainNumber(now.fired)} of ${plural(run.traces.length, "trace")}`],
-    [
-      "Saved",
-      `${tokens(savings.total)} tokens; net ${tokens(savings.net_total)} (${percent(savings.net_share)})`,
-    ],
-  ];
-  if (run.graded && run.seeds.length > 1) {
-    lines.push(["Seeds", `${accuracy.better} better, ${accuracy.equal} equal, ${accuracy.worse} worse than the baseline`]);
-  }
-  return make(
-    "dl",
-    {},
-    lines.map(([name, text]) => [make("dt", {}, name), make("dd", {}, text)]),
-  );
 }

@@ -66,7 +66,7 @@ function ending(trace, decision) {
 }
 
 function traceLine(run, trace, decision, baseline, given) {
-  const saved = baseline.used - decision.used;
+  const saved = baseline.used - decision.used - decision.probeTokens;
   const stop =
     decision.cause === "certainty"
       ? `stopped at ${tokens(decision.used)} of ${tokens(baseline.used)} tokens, ${certaintyText(decision.certainty)} sure`
@@ -76,7 +76,7 @@ function traceLine(run, trace, decision, baseline, given) {
     " ",
     given ? answerTag(trace, decision) : make("b", { class: "answer" }, "no answer given"),
     ` ${stop}`,
-    saved > 0 ? make("span", { class: "saved" }, `, ${tokens(saved)} saved`) : "",
+    saved > 0 ? make("span", { class: "saved" }, `, ${tokens(saved)} saved net of probes`) : "",
     decision.cause === "certainty" ? ["; with full thinking: ", answerTag(trace, baseline)] : "",
   ].flat();
 }
@@ -89,7 +89,7 @@ function drawStrip(host, run, trace, state, decision, longest) {
     height: 104,
     margin: { left: 34, right: 8, top: 8, bottom: 44 },
     x: { ...tokenAxis([0, Math.max(longest, 1)], ""), room: 110 },
-    y: { domain: [0, 1.04], ticks: [0, 0.5, 1], format: (value) => plainNumber(value, value % 1 ? 1 : 0) },
+    y: numberAxis([0, 1.04], { ticks: [0, 0.5, 1] }),
     label: stripLabel(run, trace, decision),
   });
   if (state.theta <= 1) chart.across(state.theta, null);
@@ -131,9 +131,14 @@ function answerBars(chart, run, trace, points, end) {
     const text = run.answers[points[first][3]],
       fits = Math.floor((width - 6) / 6.6);
     if (text && fits >= Math.min(text.length, 3)) {
-      chart.add(svg("text", { x: left + 4, y: top + 12.5, class: "answer-text" }, shortId(text, fits)));
+      chart.add(svg("text", { x: left + 4, y: top + 12.5, class: "answer-text" }, shortened(text, fits)));
     }
   }
+}
+
+function shortened(text, most) {
+  const letters = [...text];
+  return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : text;
 }
 
 function stripLabel(run, trace, decision) {

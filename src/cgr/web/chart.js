@@ -1,4 +1,5 @@
 // A small chart: two axes, lines, dots and bars, and a text for the point nearest to the pointer or chosen by arrow keys.
+// It uses elements.js and numbers.js. An axis is {domain, labels, title, ticks, whole}: `labels` turns ticks into texts.
 
 const MARGIN = { top: 12, right: 14, bottom: 40, left: 52 };
 
@@ -9,16 +10,50 @@ function scale([from, to], [start, end]) {
   return map;
 }
 
-// Round numbers between `from` and `to`, about `count` of them.
-function ticks(from, to, count = 5) {
+// Round numbers in equal steps between `from` and `to`, about `count` of them. `whole`: whole numbers only.
+function ticks(from, to, count = 5, whole = false) {
   if (!(to > from)) return [from];
-  const rough = (to - from) / count,
+  const rough = Math.max((to - from) / count, whole ? 1 : 0),
     power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 2.5, 5, 10].map((n) => n * power).find((n) => n >= rough * 0.999);
+  const steps = [1, 2, 2.5, 5, 10].map((n) => n * power).filter((n) => !whole || Number.isInteger(n));
+  const step = steps.find((n) => n >= rough * 0.999);
   const found = [];
   for (let n = Math.ceil(from / step - 1e-9); n * step <= to + step * 1e-9; n++)
     found.push(Number((n * step).toPrecision(12)));
   return found;
+}
+
+// Labels with as many digits as the ticks need, so that equal steps look equal: 2.5, 5.0, 7.5 and not 3, 5, 8.
+function exactLabels(factor = 1, unit = "", sign = false) {
+  return (values) => {
+    const scaled = values.map((value) => value * factor);
+    const digits = [0, 1, 2, 3, 4].find((n) => scaled.every((one) => Math.abs(one - Number(one.toFixed(n))) < 1e-9)) ?? 5;
+    return scaled.map((one) => (sign ? points(one, digits) : plainNumber(one, digits)) + unit);
+  };
+}
+
+function tokenLabels(most) {
+  const [unit, name] = tokenUnit(most),
+    labels = exactLabels(1 / unit, name);
+  return (values) => labels(values).map((text, i) => (values[i] === 0 ? "0" : text));
+}
+
+function numberAxis(domain, options = {}) {
+  return { domain, labels: exactLabels(), ...options };
+}
+
+// Token counts, all in the same unit.
+function tokenAxis(domain, title = "thinking tokens") {
+  return { domain, labels: tokenLabels(domain[1]), title };
+}
+
+function countAxis(most) {
+  return { ...tokenAxis([0, Math.max(most, 1) * 1.05]), title: "" };
+}
+
+// The axis may extend a little beyond 0 and 100 %; those places get no label.
+function percentAxis(domain, options = {}) {
+  return { domain, labels: exactLabels(100, "\u00a0%"), within: [0, 1], ...options };
 }
 
 // A range around these values with a small margin; at least `least` wide.
@@ -58,6 +93,7 @@ class Chart {
     this.y = scale(y.domain, [height - bottom, top]);
     this.axes = { x, y };
     this.root = svg("svg", { viewBox: `0 0 ${this.width} ${height}`, role: "img", "aria-label": label, class: "chart" });
+    this.clip = this.addClip();
     this.back = this.add(svg("g", { class: "axes", "aria-hidden": "true" }));
     this.drawX(x);
     this.drawY(y);
@@ -68,14 +104,22 @@ class Chart {
     return element;
   }
 
+  // Lines end at the edges of the chart, with room for their own width.
+  addClip() {
+    const { left, right, top, bottom } = this.margin,
+      id = `clip-${++Chart.count}`;
+    const [width, height] = [this.width - left - right + 6, this.height - top - bottom + 6];
+    this.add(svg("clipPath", { id }, svg("rect", { x: left - 3, y: top - 3, width, height })));
+    return `url(#${id})`;
+  }
+
   drawX(axis) {
     const base = this.height - this.margin.bottom;
-    const count = Math.max(2, Math.floor((this.width - this.margin.left) / (axis.room ?? 62)));
-    for (const value of axis.ticks ?? ticks(...axis.domain, count)) {
+    for (const [value, text] of labelled(axis, (this.width - this.margin.left) / (axis.room ?? 62))) {
       const place = this.x(value);
       this.back.append(
         svg("line", { x1: place, x2: place, y1: base, y2: base + 4, class: "tick" }),
-        svg("text", { x: place, y: base + 17, "text-anchor": "middle" }, axis.format(value)),
+        svg("text", { x: place, y: base + 17, "text-anchor": "middle", class: "x-label" }, text),
       );
     }
     this.back.append(
@@ -88,12 +132,11 @@ class Chart {
   }
 
   drawY(axis) {
-    for (const value of axis.ticks ??
-      ticks(Math.min(...axis.domain), Math.max(...axis.domain), Math.max(2, Math.floor(this.height / 56)))) {
+    for (const [value, text] of labelled(axis, this.height / 56)) {
       const place = this.y(value);
       this.back.append(
         svg("line", { x1: this.margin.left, x2: this.width - this.margin.right, y1: place, y2: place, class: "grid" }),
-        svg("text", { x: this.margin.left - 8, y: place + 4, "text-anchor": "end" }, axis.format(value)),
+        svg("text", { x: this.margin.left - 8, y: place + 4, "text-anchor": "end", class: "y-label" }, text),
       );
     }
   }
@@ -106,7 +149,7 @@ class Chart {
       const [px, py] = [this.x(x).toFixed(1), this.y(y).toFixed(1)];
       path += i === 0 ? `M${px} ${py}` : step ? `H${px}V${py}` : `L${px} ${py}`;
     });
-    this.add(svg("path", { d: path, class: `line ${name}` }));
+    this.add(svg("path", { d: path, class: `line ${name}`, "clip-path": this.clip }));
     if (known.length === 1) this.dot(known[0], name);
   }
 
@@ -116,6 +159,11 @@ class Chart {
     const up = known.map(([x, [, high]]) => `${this.x(x).toFixed(1)} ${this.y(high).toFixed(1)}`);
     const down = known.reverse().map(([x, [low]]) => `${this.x(x).toFixed(1)} ${this.y(low).toFixed(1)}`);
     this.add(svg("path", { d: `M${[...up, ...down].join("L")}Z`, class: `band ${name}` }));
+  }
+
+  square([x, y], name, half = 4.5) {
+    const [px, py] = [this.x(x) - half, this.y(y) - half];
+    this.add(svg("rect", { x: px, y: py, width: 2 * half, height: 2 * half, class: `dot ${name}` }));
   }
 
   dot([x, y], name, radius = 3.2) {
@@ -158,6 +206,41 @@ class Chart {
     this.host.replaceChildren(this.root);
     if (places?.length) attachReading(this, places, read);
   }
+}
+
+Chart.count = 0;
+
+// The ticks of an axis with their labels, as pairs.
+function labelled(axis, count) {
+  const [from, to] = [Math.min(...axis.domain), Math.max(...axis.domain)];
+  const [low, high] = axis.within ?? [-Infinity, Infinity];
+  const found = axis.ticks ?? ticks(from, to, Math.max(2, Math.floor(count)), axis.whole);
+  const values = found.filter((value) => value >= low && value <= high);
+  const texts = axis.labels(values);
+  return values.map((value, i) => [value, texts[i]]);
+}
+
+// The left margin that these labels need, at most `share` of the width; the labels that still do not fit are cut.
+function roomForLabels(host, labels, share = 0.45) {
+  const width = labelWidth();
+  const most = widthOf(host) * share;
+  const left = Math.min(most, Math.max(...labels.map(width)) + 14);
+  return { left, texts: labels.map((text) => cutTo(text, left - 10, width)) };
+}
+
+function labelWidth() {
+  if (!Chart.pen) {
+    Chart.pen = document.createElement("canvas").getContext("2d");
+    Chart.pen.font = `11.5px ${getComputedStyle(document.body).fontFamily}`;
+  }
+  return (text) => Chart.pen.measureText(text).width;
+}
+
+function cutTo(text, room, width) {
+  const letters = [...text];
+  if (width(text) <= room) return text;
+  while (letters.length > 1 && width(`${letters.join("")}…`) > room) letters.pop();
+  return `${letters.join("")}…`;
 }
 
 function attachReading(chart, places, read) {

@@ -1,0 +1,55 @@
+"""What `cgr serve` can be told, in one picklable object: every worker process gets the same one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from cgr.drive.answer import Style
+from cgr.engines.open import ModelOptions
+from cgr.settings import Settings
+
+When = Literal["boxed", "always", "asked"]
+LogFormat = Literal["text", "json", "off"]
+Mode = Literal["on", "off", "shadow"]
+ABSTAINED = "I am not certain enough to answer this."
+
+
+@dataclass(frozen=True, slots=True)
+class ServeConfig:
+    """The options of `cgr serve`.
+
+    `settings`: the defaults of requests. `sessions`: requests that are thought about at once; `queue`: those that may wait,
+    `queue_seconds` for how long. `keys`: SHA-256 hashes of the API keys; none: everybody may use the server.
+    `baseline_tokens`: mean thinking tokens without early stops, if known from a report.
+    """
+
+    model: ModelOptions = field(default_factory=ModelOptions)
+    settings: Settings = field(default_factory=lambda: Settings(instruction=""))
+    host: str = "127.0.0.1"
+    port: int = 8321
+    workers: int = 1
+    when: When = "boxed"
+    shadow: bool = False
+    answer_style: Style = "full"
+    wrap_up: str = ""
+    sentence_end: bool = True
+    stream_probes: bool = False
+    abstain_message: str = ABSTAINED
+    show_withheld: bool = False
+    sessions: int = 1
+    queue: int = 256
+    queue_seconds: float = 60.0
+    max_body: int = 8 << 20
+    shutdown_seconds: float = 30.0
+    ping_seconds: float = 15.0
+    client_seconds: float = 60.0
+    keys: frozenset[bytes] = frozenset()
+    cors: tuple[str, ...] = ()
+    log: LogFormat = "text"
+    baseline_tokens: float | None = None
+
+    @property
+    def gateway(self) -> bool:
+        """Whether the model is on other servers, to which requests can be passed on."""
+        return bool(self.model.addresses)

@@ -1,0 +1,214 @@
+"""What one worker process has: the model, the metrics, the places for requests, and the requests that are running."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import aclosing, contextmanager, suppress
+from dataclasses import replace
+from typing import Any, Protocol
+
+from cgr.engines.base import Engine
+from cgr.errors import CgrError
+from cgr.rules.base import THRESHOLD
+from cgr.server.config import ServeConfig
+from cgr.server.exchange import EventWriter, Exchange
+from cgr.server.faults import ApiError, api_error, sentence
+from cgr.server.gate import Gate
+from cgr.server.generation import Answer, AnswerDelta, Begun, Ended, Generation, ProbeMade, ReasoningDelta, ServeEvent
+from cgr.server.logs import log
+from cgr.server.metrics import Metrics, missed_cache
+from cgr.server.proxy import Proxy
+from cgr.server.reading import RequestReader
+from cgr.server.result import Result
+
+SHUTTING_DOWN = ApiError(503, "The server is shutting down.", code="shutting_down", wait=1.0)
+
+
+class StreamRenderer(Protocol):
+    """Turns events into the bytes of a stream."""
+
+    async def frames(self, event: ServeEvent) -> bytes: ...
+
+    def error(self, error: ApiError) -> bytes: ...
+
+
+class WholeRenderer(Protocol):
+    """Collects events into one body."""
+
+    async def add(self, event: ServeEvent) -> None: ...
+
+    def body(self, result: Result) -> dict[str, Any]: ...
+
+
+MakeStream = Callable[[Generation, Engine, float | None], StreamRenderer]
+MakeWhole = Callable[[Generation, Engine, float | None], WholeRenderer]
+
+
+class Gateway:
+    """Everything that the endpoints share."""
+
+    def __init__(self, config: ServeConfig) -> None:
+        self.config, self.metrics = config, Metrics()
+        observe = self.metrics.observe_upstream if config.gateway else None
+        self.engine: Engine = replace(config.model, sessions=config.sessions, observe=observe).engine()
+        self.running: set[Exchange] = set()
+        self.draining, self._idle = False, asyncio.Event()
+        self._lengths = (0, 0.0)  # of thinking that nothing stopped: how many, their mean
+        self._warned = False
+        self.reader: RequestReader
+        self.gate: Gate
+        self.pass_gate: Gate
+        self.proxy: Proxy | None = None
+
+    async def connect(self) -> None:
+        """Load the model or reach the upstreams."""
+        await self.engine.connect()
+        info, config = self.engine.info, self.config
+        self.reader = RequestReader(config, info.name, (info.open_tag, info.close_tag))
+        places = info.sessions or config.sessions
+        self.gate = Gate(places, config.queue, config.queue_seconds, self.metrics)
+        self.pass_gate = Gate(config.sessions, config.queue, config.queue_seconds, self.metrics)
+        if config.gateway:
+            self.proxy = Proxy(self.engine, self.metrics)
+        for note in self.engine.notes:
+            log(note, logging.WARNING)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self.proxy:
+            await self.proxy.close()
+        await self.engine.close()
+
+    @property
+    def mean(self) -> float | None:
+        """Mean thinking tokens without early stops: as configured, else as seen in plain and shadow requests."""
+        if self.config.baseline_tokens is not None:
+            return self.config.baseline_tokens
+        return self._lengths[1] if self._lengths[0] else None
+
+    async def drain(self) -> None:
+        """Accept no new requests; after a while, end those that are still running."""
+        self.draining = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.config.shutdown_seconds):
+                while self.running:
+                    self._idle.clear()
+                    await self._idle.wait()
+        for exchange in list(self.running):
+            exchange.end(SHUTTING_DOWN)
+
+    @contextmanager
+    def counted(self, exchange: Exchange) -> Iterator[None]:
+        """Count an exchange as running."""
+        self.running.add(exchange)
+        try:
+            yield
+        finally:
+            self.running.discard(exchange)
+            if not self.running:
+                self._idle.set()
+
+    # Answering
+
+    async def answer(self, exchange: Exchange, request: Generation, stream: MakeStream, whole: MakeWhole) -> None:
+        """Reply to a request that this server answers itself."""
+        async with self.gate.place() as waited:
+            answer = Answer(self.engine, self.config, request, exchange.received, waited)
+            exchange.fields["mode"], exchange.answer = request.mode, answer
+            if request.stream:
+                await self._stream(exchange, answer, stream(request, self.engine, self.mean))
+            else:
+                await self._whole(exchange, answer, whole(request, self.engine, self.mean))
+
+    async def _whole(self, exchange: Exchange, answer: Answer, renderer: WholeRenderer) -> None:
+        result: Result | None = None
+        async with aclosing(answer.__aiter__()) as events:
+            async for event in events:
+                self._note(exchange, event)
+                await renderer.add(event)
+                result = event.result if isinstance(event, Ended) else result
+        assert result is not None
+        headers = {"x-cgr-overhead-ms": _milliseconds(result.overhead), "x-cgr-stop-cause": result.stop_cause}
+        if answer.request.mode != "off":
+            headers["x-cgr-certainty"] = f"{result.outcome.decision.certainty:.6g}"
+        await exchange.reply_json(renderer.body(result), headers=headers)
+
+    async def _stream(self, exchange: Exchange, answer: Answer, renderer: StreamRenderer) -> None:
+        writer = EventWriter(exchange, self.config.ping_seconds, self.config.client_seconds)
+        try:
+            async with aclosing(answer.__aiter__()) as events:
+                async for event in events:
+                    if isinstance(event, Begun):
+                        writer.headers["x-cgr-overhead-ms"] = _milliseconds(event.overhead)
+                    self._note(exchange, event)
+                    if frames := await renderer.frames(event):
+                        writer.add(frames)
+                    if writer.pending and not answer.waiting:
+                        await writer.flush()
+            await writer.flush(more=False)
+        except (Exception, asyncio.CancelledError) as error:
+            failure = exchange.ending or error
+            if not exchange.started or not isinstance(failure, Exception):
+                raise
+            self.report(exchange, failure)
+            writer.add(renderer.error(api_error(failure, gateway=self.config.gateway)))
+            await writer.flush(more=False)
+        finally:
+            await writer.close()
+
+    def _note(self, exchange: Exchange, event: ServeEvent) -> None:
+        """Metrics and the log entry of an event."""
+        match event:
+            case ReasoningDelta() | AnswerDelta():
+                kind = type(event).__name__
+                if kind not in exchange.seen:
+                    self._note_first(exchange, kind)
+            case ProbeMade(probe):
+                given = exchange.answer.request.settings.threshold
+                self.metrics.probed(probe, THRESHOLD if given is None else given)
+                if missed_cache(probe):
+                    self._missed_cache()
+            case Ended(result):
+                self._finished(exchange, result)
+
+    def _note_first(self, exchange: Exchange, kind: str) -> None:
+        seconds = time.perf_counter() - exchange.received
+        if not exchange.seen:
+            self.metrics.first_token.observe(seconds)
+        if kind == "AnswerDelta":
+            self.metrics.first_answer.observe(seconds)
+        exchange.seen.add(kind)
+
+    def _missed_cache(self) -> None:
+        self.metrics.cache_misses.inc()
+        if not self._warned:
+            self._warned = True
+            log("probes miss the cache of the server: check its prefix caching, and how its router uses X-Session-ID",
+                logging.WARNING)  # fmt: skip
+
+    def _finished(self, exchange: Exchange, result: Result) -> None:
+        self.metrics.finished(result, self.mean)
+        if result.request.mode != "on":
+            count, mean = self._lengths
+            self._lengths = count + 1, mean + (result.thinking_tokens - mean) / (count + 1)
+        exchange.fields |= {
+            "stop_cause": result.stop_cause,
+            "thinking_tokens": result.thinking_tokens,
+            "answer_tokens": result.answer_tokens,
+            "probes": len(result.outcome.decision.probes),
+        }
+
+    def report(self, exchange: Exchange, error: Exception) -> None:
+        """Log an error that is not the client's."""
+        sent = api_error(error, gateway=self.config.gateway)
+        exchange.fields["error"] = sentence(error) if isinstance(error, CgrError) else sent.message
+        self.metrics.requests.labels(self.engine.info.name, "error").inc()
+        if sent.code == "internal_error":
+            log("a request failed", logging.ERROR, exception=error, id=exchange.id)
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:.3f}"

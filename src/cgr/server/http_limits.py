@@ -1,0 +1,64 @@
+"""HTTP with limits on the head of a request, which uvicorn does not have: its size, and the time it may take."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+MAX_HEAD_BYTES = 64 << 10
+HEAD_SECONDS = 30.0
+TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\nconnection: close\r\n"
+    b"content-length: 105\r\n\r\n"
+    b'{"error":{"message":"The headers are too long.","type":"invalid_request_error","param":null,"code":null}}'
+)
+
+
+class LimitedHttp(HttpToolsProtocol):
+    """Closes connections whose request head is too long or takes too long."""
+
+    _head_bytes = 0
+    _in_head = True
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Start the clock of the first head."""
+        super().connection_made(transport)
+        self._timer = self.loop.call_later(HEAD_SECONDS, transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the clock."""
+        self._stop_clock()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Count the bytes of a head."""
+        if self._in_head:
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if self._in_head and self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
+            self.transport.write(TOO_LARGE)
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        """A new request."""
+        self._in_head = True
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """The head is complete."""
+        self._in_head, self._head_bytes = False, 0
+        self._stop_clock()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """The next bytes begin another head."""
+        self._in_head = True
+        super().on_message_complete()
+
+    def _stop_clock(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,176 @@
+"""Passes requests on to the upstream as they are, and its replies back, byte by byte. Only a `cgr` object is added."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import orjson
+
+from cgr.engines.base import Engine
+from cgr.engines.completions.client import Pool
+from cgr.engines.completions.engine import CompletionsEngine
+from cgr.engines.completions.http import LOOPBACK, WRONG_KEY, Fault, Server
+from cgr.engines.forwarding import ForwardingEngine
+from cgr.server.exchange import Exchange
+from cgr.server.faults import ApiError
+from cgr.server.metrics import Metrics
+from cgr.server.result import not_probed
+
+# What a client may tell the upstream: its key is ours, and so is its address.
+PASSED_HEADERS = ("content-type", "accept", "user-agent", "x-session-id", "x-smg-routing-key", "traceparent", "tracestate")
+# What an upstream may tell the client.
+KEPT_HEADERS = ("content-type", "retry-after", "retry-after-ms", "cache-control", "x-should-retry")
+MAX_LINE = 1 << 20  # bytes of a line of a stream that are held back at most
+CONNECT_SECONDS = 10.0
+
+
+class Proxy:
+    """Passes requests on to the servers of an engine, the least loaded first."""
+
+    def __init__(self, engine: Engine, metrics: Metrics) -> None:
+        thinks = engine.engine if isinstance(engine, ForwardingEngine) else engine  # the one that is not only probed
+        assert isinstance(thinks, CompletionsEngine)
+        self.engine, self.metrics = thinks, metrics
+        key, addresses = thinks.connected.key, thinks.connected.addresses
+        tls = any(address.startswith("https:") for address in addresses)
+        local = all(urlsplit(address).hostname in LOOPBACK for address in addresses)
+        self._client = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=ssl.create_default_context() if tls else True),
+            headers={"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {}),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=None),
+            auto_decompress=False,
+            trust_env=not local,
+        )
+
+    @property
+    def pool(self) -> Pool:
+        """The servers."""
+        return self.engine.pool
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.close()
+
+    async def models(self) -> dict[str, Any]:
+        """The upstream's list of models."""
+        async with self._request("GET", "/v1/models", b"", {}) as response:
+            if response.status != 200:
+                raise ApiError(502, "The upstream lists no models.", code="upstream_error")
+            found = orjson.loads(await response.read())
+            return found if isinstance(found, dict) else {}
+
+    async def is_up(self) -> bool:
+        """Whether one of the servers answers."""
+        for server in self.pool.servers:
+            try:
+                if await server.is_up("/v1/models"):
+                    return True
+            except Fault:
+                continue
+        return False
+
+    async def pass_on(self, exchange: Exchange, body: bytes, why: str, model: str) -> None:
+        """Send this request to an upstream, and its reply to the client. `model`: what the upstream calls it."""
+        headers = {name: exchange.headers[name] for name in PASSED_HEADERS if name in exchange.headers}
+        path = exchange.scope["path"]
+        async with self._request("POST", path, _cleaned(body, model), headers) as response:
+            if response.status in WRONG_KEY:
+                raise ApiError(502, "The upstream refused the key of this server.", code="upstream_error")
+            await _reply(exchange, response, why)
+
+    @asynccontextmanager
+    async def _request(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The reply of the first server that can be reached; leaving early closes the connection to it."""
+        left = len(self.pool.servers)
+        while True:
+            server, left = self.pool.least_loaded(), left - 1
+            try:
+                response = await self._client.request(method, server.address + path, data=body or None, headers=headers)
+            except (aiohttp.ClientError, TimeoutError) as error:
+                self.metrics.observe_upstream(server.address, "other", "error")
+                server.failed(Fault("it could not be reached", unreachable=True))
+                if left > 0:
+                    continue
+                raise ApiError(502, "The upstream cannot be reached.", code="upstream_error") from error
+            break
+        server.load += 1
+        try:
+            yield response
+        finally:
+            self._leave(server, response)
+
+    def _leave(self, server: Server, response: aiohttp.ClientResponse) -> None:
+        server.load -= 1
+        whole = response.content.at_eof()
+        self.metrics.observe_upstream(server.address, "other", str(response.status) if whole else "cancelled")
+        (response.release if whole else response.close)()
+
+
+def _cleaned(body: bytes, model: str) -> bytes:
+    """The body without what is ours: it stays as it is, unless it has a `cgr` object or an alias."""
+    if b'"cgr"' not in body and b":" not in _model_in(body):
+        return body
+    data = orjson.loads(body)
+    changed = {name: value for name, value in data.items() if name != "cgr"}
+    if "model" in changed:
+        changed["model"] = model
+    return body if changed == data else json.dumps(changed, ensure_ascii=False).encode()
+
+
+def _model_in(body: bytes) -> bytes:
+    name = orjson.loads(body).get("model")
+    return name.encode() if isinstance(name, str) else b""
+
+
+async def _reply(exchange: Exchange, response: aiohttp.ClientResponse, why: str) -> None:
+    ours = b'"cgr":' + orjson.dumps(not_probed(why)) + b","
+    headers = {name: response.headers[name] for name in KEPT_HEADERS if name in response.headers}
+    headers |= {"x-cgr-stop-cause": "not_probed"}
+    try:
+        if "text/event-stream" in headers.get("content-type", ""):
+            await exchange.start(response.status, headers | {"x-accel-buffering": "no"})
+            async for lines in _lines(response.content):
+                await exchange.write(_with_result(lines, ours))
+            await exchange.write(b"", more=False)
+            return
+        data = await response.read()
+        if response.status == 200 and data.lstrip()[:1] == b"{" and data.lstrip()[1:].lstrip()[:1] != b"}":
+            data = data.replace(b"{", b"{" + ours, 1)
+        await exchange.reply(response.status, data, headers)
+    except (aiohttp.ClientError, TimeoutError) as error:
+        failure = ApiError(502, "The upstream broke off in the middle of its reply.", code="upstream_error")
+        if not exchange.started:
+            raise failure from error
+        # not after [DONE]: a reply that was complete ends without an exception
+        await exchange.write(b"data: " + orjson.dumps(failure.body()) + b"\n\ndata: [DONE]\n\n", more=False)
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """What arrives, in whole lines: half an event is of no use to anybody."""
+    rest = b""
+    while chunk := await content.readany():
+        data = rest + chunk
+        end = data.rfind(b"\n") + 1 if len(data) < MAX_LINE else len(data)
+        rest = data[end:]
+        if end:
+            yield data[:end]
+    if rest:
+        yield rest
+
+
+def _with_result(lines: bytes, ours: bytes) -> bytes:
+    """The lines with our object in the chunk that has a finish reason."""
+    if b'"finish_reason":"' not in lines and b'"finish_reason": "' not in lines:
+        return lines
+    marked = (b'"finish_reason":"', b'"finish_reason": "')
+    return b"\n".join(
+        line.replace(b"{", b"{" + ours, 1) if any(mark in line for mark in marked) else line for line in lines.split(b"\n")
+    )

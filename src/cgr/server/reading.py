@@ -1,0 +1,288 @@
+"""From the body and headers of a request to a `Generation`, or to the decision to pass it on to the upstream."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cgr.engines.base import Sampling
+from cgr.errors import CgrError, UsageError
+from cgr.records import Message
+from cgr.rules import known_rules
+from cgr.server.config import Mode, ServeConfig
+from cgr.server.faults import ApiError, bad_field, not_supported, sentence
+from cgr.server.fields import asks_for_box, effort, effort_budget, given_budget, text_of, unsupported, unsupported_in_chat
+from cgr.server.generation import Generation
+from cgr.server.protocol import CgrOptions, ChatBody, ChatMessage, CompletionBody, SamplingFields
+from cgr.settings import Settings
+
+TYPE_WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+ALIAS = re.compile(r"(?P<name>.+):(?:(?P<mode>plain|shadow)|cgr-(?P<threshold>[0-9.]+))")
+# Requests with these are passed on to an upstream, even if they ask for probes.
+FOR_UPSTREAM = frozenset({"tools", "functions", "tool_choice", "function_call", "response_format", "messages"})
+
+
+@dataclass(frozen=True, slots=True)
+class PassOn:
+    """The request goes to the upstream as it is. `model`: the upstream's name for it, where the client used an alias."""
+
+    why: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Whether a request is to be probed and how. `asked`: it says so itself. `model`: without the alias."""
+
+    mode: Mode
+    asked: bool
+    model: str
+    options: CgrOptions
+    why: str = ""
+
+
+class RequestReader:
+    """Reads requests for one model. `served`: its name; `tags`: its think tags."""
+
+    def __init__(self, config: ServeConfig, served: str, tags: tuple[str, str]) -> None:
+        self.config, self.served, self.tags = config, served, tags
+
+    # What is asked for
+
+    def wanted(self, body: SamplingFields, headers: Mapping[str, str], *, boxed: bool) -> Wanted:
+        """Body beats header beats alias beats the server's default. `boxed`: a message asks for a boxed answer."""
+        model, alias_mode, alias_threshold = self.alias(body.model)
+        options = body.cgr if isinstance(body.cgr, CgrOptions) else CgrOptions()
+        header_mode, header_options = _from_headers(headers)
+        threshold = next(
+            (one for one in (options.threshold, header_options.threshold, alias_threshold) if one is not None), None
+        )
+        options = options.model_copy(update={"threshold": threshold, "budget": options.budget or header_options.budget})
+        mode = _body_mode(body.cgr) or header_mode or alias_mode
+        if mode is not None:
+            return Wanted(mode, mode != "off", model, options, "the request asks for no probes" if mode == "off" else "")
+        why = self._why_not(boxed)
+        default: Mode = "off" if why else "shadow" if self.config.shadow else "on"
+        return Wanted(default, False, model, options, why)
+
+    def alias(self, name: str | None) -> tuple[str, Mode | None, float | None]:
+        """The model behind a name, and what the name asks for."""
+        if name is None:
+            return self.served, None, None
+        if name == self.served or (match := ALIAS.fullmatch(name)) is None:
+            return name, None, None
+        mode: Mode = {"plain": "off", "shadow": "shadow"}.get(match["mode"] or "", "on")  # type: ignore[assignment]
+        threshold = _number(match["threshold"], "model") if match["threshold"] else None
+        if threshold is not None and not 0 <= threshold <= 1:
+            raise bad_field("model", f"The threshold in {name!r} is not between 0 and 1.")
+        return match["name"], mode, threshold
+
+    def _why_not(self, boxed: bool) -> str:
+        if self.config.when == "asked":
+            return "the server probes only requests with a cgr field"
+        return "" if boxed or self.config.when == "always" else "no message asks for a \\boxed answer"
+
+    # Chat completions
+
+    def chat(self, body: ChatBody, headers: Mapping[str, str], request_id: str) -> Generation | PassOn:
+        """A chat completion."""
+        wanted = self.wanted(body, headers, boxed=any(map(asks_for_box, body.messages)))
+        if (passed := self._passed(wanted, unsupported_in_chat(body))) is not None:
+            return passed
+        messages = tuple(self._message(number, message) for number, message in enumerate(body.messages))
+        if not messages[-1].content.strip():
+            field = f"messages[{len(messages) - 1}].content"
+            raise bad_field(field, f"{field}: it is empty.")
+        return self._generation(
+            body,
+            wanted,
+            request_id,
+            messages,
+            max_tokens=body.max_completion_tokens or body.max_tokens,
+            top_logprobs=(body.top_logprobs or 0) if body.logprobs else None,
+            thinks=self._thinks(body),
+        )
+
+    def _message(self, number: int, message: ChatMessage) -> Message:
+        """A message as the chat template takes it. Think tags in it would be read as thinking."""
+        field, text = f"messages[{number}].content", text_of(message) or ""
+        opening, closing = self.tags
+        if message.role == "assistant" and text.lstrip().startswith(opening) and closing in text:
+            text = text.split(closing, 1)[1]  # earlier thinking is not part of the conversation
+        for tag in self.tags:
+            if tag in text:
+                raise bad_field(field, f"{field} holds the think tag {tag!r}, which only the model may write.")
+        role = "system" if message.role in ("system", "developer") else message.role
+        return Message(role, text)  # type: ignore[arg-type]
+
+    @staticmethod
+    def _thinks(body: ChatBody) -> bool:
+        disabled = body.thinking is not None and body.thinking.type == "disabled"
+        return not disabled and effort(body) != "none" and given_budget(body) != 0
+
+    # Completions
+
+    def completion(self, body: CompletionBody, headers: Mapping[str, str], request_id: str) -> Generation | PassOn:
+        """A completion of a prompt. It is probed only if it asks for that."""
+        wanted = self.wanted(body, headers, boxed=False)
+        if not wanted.asked:
+            why = wanted.why or "completions are probed only if they ask for it"
+            wanted = replace(wanted, mode="off", why=why)
+        found = unsupported(body, body.model_extra or {}) + (["logprobs"] if body.logprobs is not None else [])
+        if (passed := self._passed(wanted, found)) is not None:
+            return passed
+        prompt: Any = body.prompt
+        if not isinstance(prompt, str) and not (prompt and all(type(one) is int and one >= 0 for one in prompt)):
+            raise bad_field("prompt", "prompt: one text or one list of token ids is supported.")
+        if not prompt:
+            raise bad_field("prompt", "prompt: it is empty.")
+        return self._generation(body, wanted, request_id, prompt, max_tokens=body.max_tokens, raw=True)
+
+    # Both
+
+    def _passed(self, wanted: Wanted, found: list[str]) -> PassOn | None:
+        """Whether to pass the request on. Without an upstream, what is not supported is an error."""
+        if not self.config.gateway:
+            if wanted.model != self.served:
+                raise ApiError(
+                    404, f"There is no model {wanted.model!r}; this is {self.served!r}.", "model", "model_not_found"
+                )
+            if found:
+                raise not_supported(found[0], "by this model")
+            return None
+        if wanted.model != self.served:
+            return PassOn(f"{wanted.model!r} is not the model that is probed", wanted.model)
+        if wanted.mode == "off":
+            return PassOn(wanted.why, wanted.model)
+        if found and wanted.asked and found[0].split("[")[0] not in FOR_UPSTREAM:
+            raise not_supported(found[0], "together with probes")
+        return PassOn(f"{found[0]!r} is not supported together with probes", wanted.model) if found else None
+
+    def _generation(
+        self, body: ChatBody | CompletionBody, wanted: Wanted, request_id: str, prompt: Any, **more: Any
+    ) -> Generation:
+        options, config = wanted.options, self.config
+        style = options.answer_style or config.answer_style
+        top = more.get("top_logprobs")
+        if body.stream_options and not body.stream:
+            raise bad_field("stream_options", "stream_options: it is only for streams.")
+        if style == "boxed" and top is not None and wanted.mode != "off":
+            raise not_supported("logprobs", "with answer_style 'boxed'")
+        settings = self._settings(body, options)
+        return Generation(
+            id=request_id,
+            model=body.model or self.served,
+            prompt=prompt,
+            settings=settings,
+            sampling=_sampling(body, settings, top),
+            mode="shadow" if options.shadow and wanted.mode == "on" else wanted.mode,
+            style="full" if wanted.mode == "off" else style,
+            wrap_up=config.wrap_up if options.wrap_up is None else options.wrap_up,
+            sentence_end=config.sentence_end if options.sentence_end is None else options.sentence_end,
+            stream=bool(body.stream),
+            include_usage=bool(body.stream_options and body.stream_options.include_usage),
+            stream_probes=config.stream_probes if options.stream_probes is None else options.stream_probes,
+            detail=wanted.why,
+            **more,
+        )
+
+    def _settings(self, body: SamplingFields, options: CgrOptions) -> Settings:
+        """The server's settings with what the request changes."""
+        reply_fields = {"shadow", "stream_probes", "answer_style", "wrap_up", "sentence_end"}
+        changes: dict[str, Any] = options.model_dump(exclude_none=True, exclude=reply_fields)
+        if (budget := options.budget or given_budget(body) or effort_budget(body)) is not None:
+            changes["budget"] = budget
+        for name in ("temperature", "top_p"):
+            if (value := getattr(body, name)) is not None:
+                changes[name] = value
+        changes["seed"] = secrets.randbits(31) if body.seed is None else body.seed
+        if changes.get("rule") not in (None, self.config.settings.rule):
+            changes.setdefault("parameters", {})
+        _check_parameters(changes.get("rule", self.config.settings.rule), options.parameters or {})
+        try:
+            return replace(self.config.settings, **changes)
+        except UsageError as error:
+            raise _blamed(error, changes) from error
+
+
+def _check_parameters(rule: str, given: Mapping[str, Any]) -> None:
+    """Parameters of a rule must have the declared type; rules check their values, not their types."""
+    if (known := known_rules().get(rule)) is None:
+        return
+    hints = typing.get_type_hints(known)
+    for name, value in given.items():
+        kinds = _kinds(hints[name]) if name in known.parameters() else {type(value)}
+        if type(value) not in kinds:
+            field, words = f"cgr.parameters.{name}", [TYPE_WORDS[kind] for kind in TYPE_WORDS if kind in kinds]
+            raise bad_field(field, f"{field}: it must be {words[-1] if words else 'left out'}.")
+
+
+def _kinds(hint: Any) -> set[type]:
+    """The types that JSON may have for this hint."""
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        return {kind for one in typing.get_args(hint) for kind in _kinds(one)}
+    if typing.get_origin(hint) is typing.Literal:
+        return {str}
+    return {int, float} if hint is float else {hint} & set(TYPE_WORDS)
+
+
+def _blamed(error: CgrError, changes: Mapping[str, Any]) -> ApiError:
+    """The error of the settings, with the field that it is about."""
+    known = [name for name in changes if name in error.message or name.replace("_", "-") in error.message]
+    named = any(repr(name) in error.message for name in changes.get("parameters", ()))
+    names = ["parameters"] if named or "parameter of" in error.message else known
+    field = f"cgr.{names[0]}" if names else "cgr"
+    return bad_field(field, f"{field}: {sentence(error)}")
+
+
+def _sampling(body: SamplingFields, settings: Settings, top: int | None) -> Sampling:
+    stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
+    return replace(
+        settings.sampling(),
+        top_k=max(body.top_k or 0, 0),
+        min_p=body.min_p or 0.0,
+        presence_penalty=body.presence_penalty or 0.0,
+        frequency_penalty=body.frequency_penalty or 0.0,
+        repetition_penalty=1.0 if body.repetition_penalty is None else body.repetition_penalty,
+        stop=stop,
+        answer_top=None if top is None else max(top, 1),
+    )
+
+
+def _body_mode(given: Any) -> Mode | None:
+    if given is None:
+        return None
+    if given == "shadow":
+        return "shadow"
+    return "off" if given is False else "on"
+
+
+def _from_headers(headers: Mapping[str, str]) -> tuple[Mode | None, CgrOptions]:
+    """`X-CGR`, `X-CGR-Threshold` and `X-CGR-Budget`."""
+    text = headers.get("x-cgr", "").strip().lower()
+    if text and text not in ("on", "off", "shadow"):
+        raise bad_field("X-CGR", "The header X-CGR must be on, off or shadow.")
+    threshold, budget = (headers.get(f"x-cgr-{name}") for name in ("threshold", "budget"))
+    options = CgrOptions()
+    if threshold is not None:
+        options.threshold = _number(threshold, "X-CGR-Threshold")
+        if not 0 <= options.threshold <= 1:
+            raise bad_field("X-CGR-Threshold", "The header X-CGR-Threshold must be between 0 and 1.")
+    if budget is not None:
+        if not budget.strip().isdecimal() or not 0 < int(budget) < 1 << 31:
+            raise bad_field("X-CGR-Budget", "The header X-CGR-Budget must be a whole number of at least 1.")
+        options.budget = int(budget)
+    asked = text or ("on" if threshold is not None or budget is not None else None)
+    return asked, options  # type: ignore[return-value]
+
+
+def _number(text: str, field: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise bad_field(field, f"{field}: {text[:32]!r} is not a number.") from None
