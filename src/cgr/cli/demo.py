@@ -10,7 +10,7 @@ import click
 from cgr.cli.shared.arguments import JSON_OPTION, PATH, check_installed
 
 ABOUT = (
-    "The embedded model thinks about {questions} arithmetic problems, {times} each. A probe regularly asks for the answer\n"
+    "The embedded model thinks about {questions}, {times} each. A probe regularly asks for the answer\n"
     "and its certainty. First results appear within a minute. The time left is shown once each problem was thought about\n"
     "once: before that it would be a guess. After Ctrl-C, run the same command again: it continues."
 )
@@ -43,7 +43,10 @@ def command(out: Path, questions: int, seeds: int, budget: int | None, as_json: 
 
     recipe = Recipe(
         name="demo",
-        about=ABOUT.format(questions=questions, times="once" if seeds == 1 else f"{seeds} times"),
+        about=ABOUT.format(
+            questions="1 arithmetic problem" if questions == 1 else f"{questions} arithmetic problems",
+            times="once" if seeds == 1 else f"{seeds} times",
+        ),
         questions=NAME,
         limit=questions,
         seeds=seeds,

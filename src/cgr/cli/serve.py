@@ -61,6 +61,8 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 @click.option("--drain", is_flag=True, help="Read replies of the upstream to their end, if it does not survive aborts.")
 @click.option("--upstream-tries", type=click.IntRange(1), default=6, show_default=True,
               help="How often a request to a failing upstream is tried in a row.")  # fmt: skip
+@click.option("--upstream-seconds", type=click.FloatRange(0.01), default=60.0, show_default=True,
+              help="Silence in a stream of the upstream after which the rest is requested again.")  # fmt: skip
 @click.option("--session-header", metavar="NAME", help="One more header with the id of a session, for a router.")
 @click.option("--api-key-file", type=PATH, help="Keys of clients, one in a line.  [env var: CGR_SERVER_KEYS]")
 @click.option("--cors", multiple=True, metavar="ORIGIN", help="Let pages of this origin use the server; may be repeated.")
@@ -72,6 +74,7 @@ def command(
     api_key_file: Path | None,
     drain: bool,
     upstream_tries: int,
+    upstream_seconds: float,
     session_header: str | None,
     when: Literal["boxed", "always", "asked"] | None,
     sessions: int | None,
@@ -99,7 +102,7 @@ def command(
         overlap=bool(settings.overlap),
         budget=settings.budget,
         session_header=session_header,
-        patience=RetryPolicy(tries=upstream_tries, drain=drain),
+        patience=RetryPolicy(tries=upstream_tries, stall=upstream_seconds, drain=drain),
     )
     config = ServeConfig(
         model=model,

@@ -239,6 +239,25 @@ def test_how_the_run_was_made_and_what_is_unknown(tab: Browser, tmp_path: Path) 
     assert tab.run(MADE)["Probes"] == "not probed"
 
 
+def test_rankings_and_heat_maps_can_be_read_with_the_keyboard(tab: Browser, tmp_path: Path) -> None:
+    tab.open(written(tmp_path, (six(), SIX_INFO)), "#theta=0.97")
+
+    def read(figure: str, *keys: str) -> str:
+        found: str = tab.run(f"""(() => {{
+          const chart = document.querySelector("#{figure} svg");
+          chart.focus();
+          for (const key of {list(keys)}) chart.dispatchEvent(new KeyboardEvent("keydown", {{ key, bubbles: true }}));
+          return document.querySelector("#{figure} .reading").textContent;
+        }})()""")
+        return found
+
+    ranked = tab.run("[...document.querySelectorAll('#ranking .y-label')].map((one) => one.textContent)")
+    assert read("ranking", "ArrowDown").startswith(f"{ranked[0]}: ")
+    assert read("ranking", "ArrowDown").startswith(f"{ranked[1]}: ")
+    assert read("heat-map", "ArrowRight", "ArrowRight").startswith(f"{ranked[0]}, seed 1: ")
+    assert read("heat-map", "ArrowRight", "ArrowUp", "ArrowDown").startswith(f"{ranked[1]}, seed 1: ")
+
+
 def test_nothing_moves_for_readers_who_want_that(tab: Browser, tmp_path: Path) -> None:
     path = written(tmp_path, (six(), SIX_INFO))
     moving = """[...document.querySelectorAll("*")].filter((one) => ["", "::before", "::after"].some((side) => {

@@ -187,7 +187,7 @@ function drawHeatMap(run, now, ranked) {
   );
   chart.show(null);
   readCells(chart, (seed, k) => {
-    const i = cells.get(k * columns + seed);
+    const i = seed in run.seeds ? cells.get(k * columns + seed) : undefined;
     return i === undefined
       ? null
       : `${ranked[k].id}, seed ${run.seeds[seed]}: ${tokens(saved[i])} of ${tokens(now.baselineDecisions[i].used)} tokens saved, net of probes`;
@@ -199,17 +199,31 @@ function readRows(chart, lines) {
   readCells(chart, (_, k) => lines[k] ?? null);
 }
 
-// A text for the cell under the pointer.
+// A text for the cell under the pointer, or for the one chosen by arrow keys.
 function readCells(chart, read) {
-  const reading = make("p", { class: "reading", "aria-hidden": "true" });
-  chart.host.append(reading);
-  chart.root.addEventListener("pointermove", (event) => {
-    const box = chart.root.getBoundingClientRect();
+  const { host, root } = chart,
+    reading = make("p", { class: "reading", role: "status" });
+  host.append(reading);
+  let cell = null;
+  const show = (text) => {
+    host.classList.toggle("is-reading", text !== null);
+    reading.textContent = text ?? "";
+  };
+  root.setAttribute("tabindex", "0");
+  root.addEventListener("pointermove", (event) => {
+    const box = root.getBoundingClientRect();
     const x = chart.x.invert(((event.clientX - box.left) / box.width) * chart.width);
     const y = chart.y.invert(((event.clientY - box.top) / box.height) * chart.height);
-    const text = y < 0 ? null : read(Math.round(x), Math.floor(y));
-    chart.host.classList.toggle("is-reading", text !== null);
-    reading.textContent = text ?? "";
+    show(y < 0 ? null : read(Math.round(x), Math.floor(y)));
   });
-  chart.root.addEventListener("pointerleave", () => chart.host.classList.remove("is-reading"));
+  root.addEventListener("keydown", (event) => {
+    const move = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] }[event.key];
+    if (!move) return;
+    event.preventDefault();
+    const next = cell ? [cell[0] + move[0], cell[1] + move[1]] : [0, 0];
+    if (read(...next) === null) return;
+    cell = next;
+    show(read(...cell));
+  });
+  for (const left of ["pointerleave", "blur"]) root.addEventListener(left, () => show(null));
 }
