@@ -16,7 +16,8 @@ from cgr.errors import ModelNotFound, UnknownName, UsageError
 from cgr.records import check_types, option
 
 if TYPE_CHECKING:
-    from cgr.engines.completions.http import Observe, RetryPolicy
+    from cgr.engines.completions.http import Observe
+    from cgr.engines.completions.policy import RetryPolicy
     from cgr.engines.text.chat import ThinkTags
 
 EMBEDDED = "embedded"

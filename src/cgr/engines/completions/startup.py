@@ -12,7 +12,8 @@ from cgr.engines.completions.client import CompletionClient, Pool, ServedModel
 from cgr.engines.completions.detect import SAMPLE, Detection, detect, sample_prompt, served_model, tokenizer_style
 from cgr.engines.completions.dialect import LLAMA, CompletionRequest, Dialect
 from cgr.engines.completions.engine import CHUNK, NAME, Connected, Place, check_key, server_capabilities
-from cgr.engines.completions.http import RetryPolicy, Server
+from cgr.engines.completions.http import Server
+from cgr.engines.completions.policy import RetryPolicy
 from cgr.engines.completions.thinking import ThinkingFormat
 from cgr.engines.open import ModelOptions
 from cgr.engines.text import chat
