@@ -146,7 +146,7 @@ async def test_what_does_not_fit(model: Model) -> None:
 
 async def test_unknown_options_are_refused(model: Model) -> None:
     with pytest.raises(UnknownName, match="'treshold'"):
-        await model.asolve(QUESTION, treshold=0.9)
+        await model.asolve(QUESTION, **{"treshold": 0.9})  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="question is empty"):
         await model.asolve(" ")
 
@@ -275,8 +275,23 @@ async def test_other_models_cannot_tell_what_they_know(tmp_path: Path) -> None:
 
 def test_an_unknown_option_of_a_model() -> None:
     with pytest.raises(UsageError, match="no option of a model called 'session'") as caught:
-        cgr.open_model(session=2)
+        cgr.open_model(**{"session": 2})  # type: ignore[arg-type]
     assert "sessions" in caught.value.hint
+
+
+def test_a_closed_model_is_refused() -> None:
+    model = Model(scripted("a b </think>"))
+    assert model.solve(QUESTION, budget=4, interval=2).thinking_tokens == 2
+    model.close()
+    for use in (lambda: model.solve(QUESTION), model.connect, model.__enter__, lambda: asyncio.run(model.asolve(QUESTION))):
+        with pytest.raises(UsageError, match="This model is closed"):
+            use()
+
+
+async def test_connections_that_were_closed_are_opened_again() -> None:
+    model = Model(scripted("a b </think>"))
+    await model.aclose()
+    assert (await model.asolve(QUESTION, budget=4, interval=2)).thinking_tokens == 2
 
 
 def test_the_default_context_holds_the_default_budget() -> None:

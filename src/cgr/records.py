@@ -17,6 +17,7 @@ from typing import Any, Literal, Self
 Ended = Literal["end_of_thinking", "budget"]
 StopCause = Literal["certainty", "end_of_thinking", "budget", "gave_up"]
 AnswerFormat = Literal["integer", "number", "choice", "math"]
+OptionProbabilities = tuple[tuple[str, float], ...]  # of a question with lettered options: each letter's
 
 
 def option(default: Any, help: str, metavar: str | None = None) -> Any:
@@ -120,7 +121,8 @@ class Probe(Record):
     `probabilities` are those of the answer's content tokens. If `bound` is set, decoding stopped early because the
     certainty was already too low: the certainty is then an upper bound, and the answer is incomplete. `entropy` is that
     of the first token, in bits. If only the entropy was requested, there is no answer, and the one probability is the
-    total probability of the alternatives that were returned.
+    total probability of the alternatives that were returned. `options`: for a question with lettered options, the
+    probability of each letter where the answer's letter was decoded.
     """
 
     at: int
@@ -137,6 +139,12 @@ class Probe(Record):
     cached: int = 0
     decoded: int = 0
     seconds: float = 0.0
+    options: OptionProbabilities = ()
+
+    @property
+    def raw_certainty(self) -> float:
+        """The smallest raw probability of the answer's tokens, whatever the aggregate is."""
+        return min(self.probabilities, default=self.certainty)
 
     @property
     def text(self) -> str:
@@ -172,6 +180,12 @@ class Decision(Record):
     final: Probe | None = None
     eos: bool = False
     forced: int = 0
+
+    @property
+    def raw_certainty(self) -> float:
+        """The raw certainty of the probe or the final answer that this is from."""
+        source = self.final or (self.probes[-1] if self.probes else None)
+        return source.raw_certainty if source else 0.0
 
     @property
     def probe_tokens(self) -> int:

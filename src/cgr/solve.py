@@ -9,17 +9,17 @@ from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from cgr import sync
 from cgr.drive.driver import Driver, Outcome, answer_room
 from cgr.drive.events import EventStream, OnEvent
 from cgr.engines.base import Engine, ModelInfo, keyed_seed
-from cgr.engines.open import EMBEDDED, ModelOptions, find_model
+from cgr.engines.open import EMBEDDED, ModelKeywords, ModelOptions, find_model
 from cgr.errors import UsageError
-from cgr.model.problems import FORM
+from cgr.model.problems import has_known_form
 from cgr.records import Conversation, Probe, Record, StopCause, messages_of
-from cgr.settings import PROMPT_ROOM, Resolved, Settings
+from cgr.settings import PROMPT_ROOM, Resolved, Settings, SolveOptions
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class Solution(Record):
     answer did not end within its tokens: then it is incomplete. `probe_model`: the model that was probed, if it is not
     the one that thought. Its probes say when to stop; the answer and its certainty come from the model that thought.
     `in_domain` is False if the model does not know this kind of question, so that its certainty means nothing; None for
-    models that cannot tell.
+    models that cannot tell. `raw_certainty`: the smallest raw probability of the answer's tokens, under any aggregate.
     """
 
     question: str
@@ -58,10 +58,11 @@ class Solution(Record):
     eos: bool = False
     probe_model: str | None = None
     in_domain: bool | None = None
+    raw_certainty: float | None = None
 
     def summary(self) -> dict[str, Any]:
-        """What `--json` prints: all fields, with each probe as its position, answer, certainty, closed and bound."""
-        names = ("at", "answer", "certainty", "closed", "bound")
+        """What `--json` prints: all fields, with each probe as its position, answer, certainties, closed and bound."""
+        names = ("at", "answer", "certainty", "raw_certainty", "closed", "bound")
         probes = [{name: getattr(probe, name) for name in names} for probe in self.probes]
         return {name: getattr(self, name) for name in self.__slots__} | {"probes": probes}
 
@@ -70,16 +71,23 @@ class Model:
     """A loaded model. Use it as a context manager, or `close()` it."""
 
     def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+        self.engine, self.closed = engine, False
         self._runner: asyncio.Runner | None = None
         self._finalizer: weakref.finalize[..., Model] | None = None
 
-    def solve(self, question: Conversation, *, on_event: OnEvent | None = None, **options: Any) -> Solution:
+    def solve(
+        self, question: Conversation, *, on_event: OnEvent | None = None, **options: Unpack[SolveOptions]
+    ) -> Solution:
         """Answer one question. Options are the fields of `cgr.Settings`."""
         return self._run(lambda: self.asolve(question, on_event=on_event, **options))
 
     async def asolve(
-        self, question: Conversation, *, on_event: OnEvent | None = None, wait: float | None = None, **options: Any
+        self,
+        question: Conversation,
+        *,
+        on_event: OnEvent | None = None,
+        wait: float | None = None,
+        **options: Unpack[SolveOptions],
     ) -> Solution:
         """The same for asynchronous code; as many can run at once as the model has `sessions`.
 
@@ -93,7 +101,9 @@ class Model:
                 on_event(event)
         return stream.result
 
-    def astream(self, question: Conversation, *, wait: float | None = None, **options: Any) -> EventStream[Solution]:
+    def astream(
+        self, question: Conversation, *, wait: float | None = None, **options: Unpack[SolveOptions]
+    ) -> EventStream[Solution]:
         """The events of answering one question, as an async iterator; its `result` is the solution.
 
         Leaving the iteration early cancels the work. Options are the fields of `cgr.Settings`.
@@ -101,19 +111,15 @@ class Model:
         return EventStream(lambda stream: self._solve(question, wait, options, stream))
 
     async def _solve(
-        self,
-        question: Conversation,
-        wait: float | None,
-        options: dict[str, Any],
-        stream: EventStream[Solution] | None = None,
+        self, question: Conversation, wait: float | None, options: SolveOptions, stream: EventStream[Solution] | None = None
     ) -> Solution:
         settings = Settings.of(**options)
+        _refuse_closed(self)
         await self.engine.connect()
         resolved = settings.resolve(self.engine.info)
-        settings, spec = resolved.settings, resolved.settings.spec()
-        overlap = self._overlap(settings)
+        settings, prompt = resolved.settings, resolved.settings.prompt(question)
+        spec, overlap = settings.spec(messages_of(question)[-1].content), self._overlap(settings)
         room = resolved.budget + await answer_room(self.engine, spec, resolved.rule.probe_style.over(spec))
-        prompt = settings.prompt(question)
         seed = keyed_seed(settings.seed, "\n".join(message.content for message in messages_of(prompt)))
         sampling = replace(resolved.sampling(), seed=seed, limit=resolved.budget)
         session = await self.engine.open(prompt, sampling, room=room, overlap=overlap, wait=wait)
@@ -155,6 +161,7 @@ class Model:
             eos=decision.eos,
             probe_model=prober.info.name if prober else None,
             in_domain=in_domain(question, self.engine.info),
+            raw_certainty=decision.raw_certainty,
         )
 
     def _overlap(self, settings: Settings) -> bool:
@@ -171,6 +178,7 @@ class Model:
             await self.engine.connect()
             await self.engine.close()  # this loop's connections; the model stays loaded
 
+        _refuse_closed(self)
         _refuse_event_loop()
         with asyncio.Runner() as runner:
             sync.run(runner.get_loop(), connect_only)
@@ -179,6 +187,7 @@ class Model:
         return sync.run(self._ready().get_loop(), work)
 
     def _ready(self) -> asyncio.Runner:
+        _refuse_closed(self)
         _refuse_event_loop()
         if self._runner is None:
             self._runner = asyncio.Runner()
@@ -188,13 +197,14 @@ class Model:
         return self._runner
 
     def close(self) -> None:
-        """Close the connections that `solve` opened. The model stays loaded as long as this object exists."""
+        """Close the connections that `solve` opened. The model stays loaded, but it is refused from now on."""
+        self.closed = True
         if self._finalizer:
             self._finalizer()
             self._runner = self._finalizer = None
 
     async def aclose(self) -> None:
-        """The same for asynchronous code."""
+        """Close the connections of this event loop. The model can be used again, also on another event loop."""
         await self.engine.close()
 
     def __enter__(self) -> Self:
@@ -206,6 +216,7 @@ class Model:
         self.close()
 
     async def __aenter__(self) -> Self:
+        _refuse_closed(self)
         await self.engine.connect()
         return self
 
@@ -217,10 +228,7 @@ class Model:
 
 def in_domain(question: Conversation, info: ModelInfo) -> bool | None:
     """Whether the model knows this kind of question, by its form; None for models that cannot tell."""
-    if not info.shipped:
-        return None
-    messages = messages_of(question)
-    return len(messages) == 1 and FORM.fullmatch(messages[0].content.strip()) is not None
+    return has_known_form([message.content for message in messages_of(question)]) if info.shipped else None
 
 
 def _close(runner: asyncio.Runner, engine: Engine) -> None:
@@ -231,6 +239,11 @@ def _close(runner: asyncio.Runner, engine: Engine) -> None:
         return
     with runner:
         runner.run(engine.close())
+
+
+def _refuse_closed(model: Model) -> None:
+    if model.closed:
+        raise UsageError("This model is closed.", "Open it again: open_model(...).")
 
 
 def _refuse_event_loop() -> None:
@@ -246,15 +259,14 @@ def _in_event_loop() -> bool:
     return True
 
 
-def open_model(model: str | None = None, **options: Any) -> Model:
+def open_model(model: str | None = None, **options: Unpack[ModelKeywords]) -> Model:
     """Load a model: nothing for the embedded one, a `.gguf` file, a hub id, `hf:ID`, `vllm:ID` or `llama-server:FILE`; or
     reach one at a server, by `base_url` (or CGR_BASE_URL and CGR_API_KEY, for a model that is not on this machine).
 
     Options are the fields of `cgr.engines.open.ModelOptions`. `sessions` is how many questions it can think about at
     once. Each gets a context that holds the `budget` you mean to use; `context` sets it directly. `think_tags` names the
     tags of a model whose files do not. `probe_model` is a second model that is probed in place of the first.
-    docs/engines.md explains the rest. In asynchronous code the model is loaded by `async with`, or by the first `await
-    model.asolve(...)`.
+    In asynchronous code the model is loaded by `async with`, or by the first `await model.asolve(...)`.
     """
     opened = Model(ModelOptions.of(model=model, **options).engine())
     if not _in_event_loop():
@@ -262,8 +274,10 @@ def open_model(model: str | None = None, **options: Any) -> Model:
     return opened
 
 
-def solve(question: str, model: str | None = None, *, on_event: OnEvent | None = None, **options: Any) -> Solution:
-    """Answer one question and stop thinking when the model is sure.
+def solve(
+    question: str, model: str | None = None, *, on_event: OnEvent | None = None, **options: Unpack[SolveOptions]
+) -> Solution:
+    """Answer one question and stop thinking when the model is sure. Options are the fields of `cgr.Settings`.
 
     >>> import cgr
     >>> cgr.solve("Start with x=864. Apply x=(8x+97) mod 1000, 2 times. Find x.").answer  # doctest: +SKIP
@@ -274,7 +288,9 @@ def solve(question: str, model: str | None = None, *, on_event: OnEvent | None =
         return loaded.solve(question, on_event=on_event, **options)
 
 
-async def asolve(question: str, model: str | None = None, *, on_event: OnEvent | None = None, **options: Any) -> Solution:
+async def asolve(
+    question: str, model: str | None = None, *, on_event: OnEvent | None = None, **options: Unpack[SolveOptions]
+) -> Solution:
     """The same for asynchronous code."""
     settings = Settings.of(**options)
     async with open_model(model, overlap=settings.overlap, budget=settings.budget) as loaded:

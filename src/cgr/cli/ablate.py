@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 @click.command("ablate")
 @click.argument("run", type=PATH)
 @click.option("--forced", type=PATH, multiple=True, help="A run made with budget forcing; may be repeated.")
-@click.option("--only", **NAMES, help="Some of threshold,interval,forcing,aggregation,asking,prober.  [default: all]")
-@click.option("--threshold", type=float, default=0.99, show_default=True, help="The threshold to analyse stops at.")
+@click.option("--only", **NAMES, help="Only some of threshold,interval,forcing,aggregation,asking,prober.  [default: all]")
+@click.option("--threshold", type=float, default=0.99, show_default=True, help="The threshold at which stops are analysed.")
 @click.option("--out", type=PATH, help="Output folder.  [default: RUN/ablations]")
 @JSON_OPTION
 def command(run: Path, as_json: bool, **options: Any) -> None:

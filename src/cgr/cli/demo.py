@@ -9,7 +9,7 @@ import click
 from cgr.cli.shared.arguments import JSON_OPTION, PATH, check_installed
 
 ABOUT = (
-    "The embedded model thinks about {questions} arithmetic problems, {seeds} times each. A probe regularly asks for the\n"
+    "The embedded model thinks about {questions}, {times} each. A probe regularly asks for the\n"
     "answer and its certainty. After Ctrl-C, run the same command again: it continues."
 )
 
@@ -34,7 +34,10 @@ def command(out: Path, questions: int, seeds: int, budget: int | None, as_json: 
 
     recipe = Recipe(
         name="demo",
-        about=ABOUT.format(questions=questions, seeds=seeds),
+        about=ABOUT.format(
+            questions="1 arithmetic problem" if questions == 1 else f"{questions} arithmetic problems",
+            times="once" if seeds == 1 else f"{seeds} times",
+        ),
         questions=NAME,
         limit=questions,
         seeds=seeds,

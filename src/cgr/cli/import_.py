@@ -13,7 +13,7 @@ from cgr.lab.exchange import FORMATS, FileFormat, import_run
 @click.command("import")
 @click.argument("file", type=PATH)
 @click.argument("run", type=PATH)
-@click.option("--format", "form", type=click.Choice(FORMATS), help="[default: from the name of FILE, or jsonl]")
+@click.option("--format", "form", type=click.Choice(FORMATS), help="Format of FILE.  [default: from its name, or jsonl]")
 def command(file: Path, run: Path, form: FileFormat | None) -> None:
     """Create the RUN from a FILE of traces and probes that were recorded by another program.
 

@@ -21,14 +21,16 @@ VERBS = {
     "export": "Write the traces and probes of a run to a file.",
     "import": "Create a run from traces and probes recorded elsewhere.",
     "report": "Score runs; write tables, figures and a web page.",
+    "open": "Show the web page of a run in a browser.",
+    "runs": "List the runs in a folder, and what each lacks.",
     "ablate": "Vary threshold, interval, forcing, aggregate, prefix and probe model.",
     "compare": "Compare all stopping rules on the same traces.",
     "fit": "Fit the parameters of a rule to a run.",
     "serve": "Serve a model by OpenAI's API; stop its thinking when it is certain.",
-    "rules": "List the stopping rules.",
+    "rules": "List the stopping rules, or describe one.",
     "doctor": "Check what a model can do and how noisy its certainty is.",
 }
-MODULES = {"import": "import_"}
+MODULES = {"import": "import_", "open": "open_"}
 
 
 class LazyCommands(click.Group):
@@ -54,13 +56,16 @@ class LazyCommands(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
-@click.command(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=LazyCommands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="cgr")
-def commands() -> None:
+@click.pass_context
+def commands(ctx: click.Context) -> None:
     """Certainty-Guided Reasoning: stop a reasoning model when it is certain of its answer.
 
     `cgr demo` is a good start. `cgr COMMAND --help` shows the options of a command.
     """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

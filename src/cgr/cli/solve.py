@@ -18,18 +18,12 @@ from cgr.engines.base import ModelInfo
 from cgr.engines.open import ModelOptions
 from cgr.errors import UsageError
 from cgr.records import Probe
-from cgr.rules import read_parameters
+from cgr.rules import Rule, read_parameters
 from cgr.settings import Resolved, Settings
 from cgr.solve import Model, Solution, in_domain
 
 BARS = "▁▂▃▄▅▆▇█"
 CHART_WIDTH = 32
-REASONS = {
-    "certainty": "the model was certain",
-    "end_of_thinking": "the model ended its thinking",
-    "budget": "the budget was spent",
-    "gave_up": "the rule gave up",
-}
 EXAMPLE = ("gcd",), (5,)  # family and level of the problem that is taken without a question: `cgr` stops early there
 OUTSIDE = (
     "The embedded model knows three families of problems; this question is none of them, so its certainty means nothing "
@@ -41,7 +35,7 @@ OUTSIDE = (
 @click.argument("question", required=False)
 @settings_options("rule", "threshold")
 @click.option("--set", "given_parameters", multiple=True,
-              help="A parameter of the rule, such as --set agree=5; may be repeated.")  # fmt: skip
+              metavar="NAME=VALUE", help="A parameter of the rule, such as agree=5; may be repeated.")  # fmt: skip
 @settings_options("interval", "budget", "max_answer_tokens", "aggregate", "temperature", "top_p", "seed")
 @settings_options("at_budget", "at_end_of_thinking", "prefix", "close_think", "overlap", "full")
 @model_options
@@ -58,6 +52,7 @@ def command(
     settings = Settings.of(**options)
     text, gold = _question(question, given, settings.seed)
     settings.prompt(text)
+    settings.spec(text)
     display = LiveDisplay(quiet=as_json)
     try:
         with open_given(given, overlap=settings.overlap, budget=settings.budget) as loaded:
@@ -113,16 +108,17 @@ class LiveDisplay:
         self.console = Console(file=file or sys.stdout, quiet=quiet, highlight=False, soft_wrap=True)
         self.probes: list[Probe] = []
         self.threshold = 1.0
+        self.rule = Rule()
         self._fresh_line = True
 
     def begin(self, question: str, resolved: Resolved, info: ModelInfo, own_problem: bool) -> None:
         """Print the question and the settings. `own_problem`: the question is a problem of the embedded model."""
-        self.threshold = resolved.threshold
+        self.threshold, self.rule = resolved.threshold, resolved.rule
         if own_problem:
             self.console.print("No question was given: this is one of the embedded model's problems.", style="italic")
         self.console.print(Text(question.strip(), style="bold"))
         self.console.print(
-            f"{info.name} on {info.engine}, rule {resolved.rule.name}, a probe every {resolved.interval} tokens, "
+            f"{info.name} on {info.engine}, rule {resolved.rule.name}, {resolved.rule.probe_text}, "
             f"budget {resolved.budget}\n",
             style="dim",
         )
@@ -163,14 +159,16 @@ class LiveDisplay:
         thinking if nothing stops it, if known."""
         self.console.print()
         self.console.print(_answer_line(solution))
-        known = solution.in_domain is not False
-        reason = "the certainty reached the threshold" if not known and solution.stop_cause == "certainty" else None
-        note = "" if known else ", which means nothing here"
+        compared = "threshold" in self.rule.parameters() or (solution.abstained and solution.stop_cause != "gave_up")
+        certainty = f"{solution.certainty:.4f}" + (f" (threshold {solution.threshold:g})" if compared else "")
+        certainty += "" if solution.in_domain is not False else ", which means nothing here"
+        probed = solution.probes or solution.stop_cause != "gave_up"
+        decoded = f"{len(solution.probes)}, which decoded {_tokens(solution.probe_tokens)}"
         rows = [
-            ("Certainty", f"{solution.certainty:.4f} (threshold {solution.threshold:g}){note}"),
-            ("Stopped", f"because {reason or REASONS[solution.stop_cause]}"),
+            ("Certainty", certainty if probed else "unknown: nothing was probed"),
+            ("Stopped", f"because {self.rule.why(solution.stop_cause, solution.certainty)}"),
             ("Thinking", f"{_tokens(solution.thinking_tokens)} of the budget of {solution.budget}"),
-            ("Probes", f"{len(solution.probes)}, which decoded {_tokens(solution.probe_tokens)}"),
+            ("Probes", decoded if solution.probes else "none"),
             ("Answering", f"{_tokens(solution.answer_tokens)} more"),
         ]
         if solution.probe_model:

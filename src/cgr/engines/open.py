@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from cgr.engines.base import Engine, ModelInfo
 from cgr.errors import ModelNotFound, UnknownName, UsageError
@@ -42,6 +42,28 @@ SPECIFIC = {
 }
 
 
+class ModelKeywords(TypedDict, total=False):
+    """The fields of `ModelOptions` as keywords of `open_model`, so that editors and type checkers know them."""
+
+    base_url: str | Sequence[str]
+    api_key: str | None
+    tokenizer: str | None
+    think_tags: str | None
+    threads: int | None
+    device: str | None
+    dtype: str | None
+    dialect: Sequence[str]
+    chunk: int | None
+    probe_model: str | None
+    sessions: int
+    overlap: bool | None
+    context: int | None
+    budget: int | None
+    patience: RetryPolicy | None
+    session_header: str | None
+    observe: Observe | None
+
+
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
     """Which model to use and how to load or reach it. None: the engine decides.
@@ -55,7 +77,7 @@ class ModelOptions:
     model: str | None = option(
         None,
         "A .gguf file, a hub id (ORG/NAME), hf:ID_OR_FOLDER, vllm:ID, llama-server:FILE, or a name that --base-url serves."
-        "  [default: the embedded model]",
+        "  [env var: CGR_MODEL; default: the embedded model]",
     )
     base_url: tuple[str, ...] = option(
         (),
@@ -88,6 +110,8 @@ class ModelOptions:
             raise UsageError(f"A model cannot be opened with {self.sessions} sessions.", "Use sessions=1 or more.")
         if self.threads is not None and self.threads < 1:
             raise UsageError(f"A model cannot run with {self.threads} threads.", "Use --threads 1 or more.")
+        if self.chunk is not None and self.chunk < 1:
+            raise UsageError(f"A request cannot be for {self.chunk} tokens.", "Use --chunk 1 or more.")
 
     @classmethod
     def of(cls, **options: Any) -> ModelOptions:

@@ -219,8 +219,8 @@ class RequestReader:
 def _blamed(error: CgrError, changes: Mapping[str, Any]) -> ApiError:
     """The error of the settings, with the field that it is about."""
     known = [name for name in changes if name in error.message or name.replace("_", "-") in error.message]
-    of_rule = any(repr(name) in error.message for name in changes.get("parameters") or ())
-    names = ["parameters"] if of_rule or "parameter of" in error.message else known
+    named = any(repr(name) in error.message for name in changes.get("parameters", ()))
+    names = ["parameters"] if named or "parameter of" in error.message else known
     field = f"cgr.{names[0]}" if names else "cgr"
     return bad_field(field, f"{field}: {sentence(error)}")
 

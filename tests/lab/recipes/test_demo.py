@@ -34,7 +34,7 @@ def times(folder: Path) -> dict[Path, int]:
 
 def test_the_demo_shows_a_table_a_picture_and_a_page(demo: tuple[Path, str]) -> None:
     folder, out = demo
-    assert "arithmetic problems, 1 times each" in out
+    assert "arithmetic problems, once each" in out
     assert f"14 of 14 traces are in {folder}" in out
     for name in ("baseline", "CGR 0.96", "CGR 0.97", "CGR 0.98", "CGR 0.99"):
         assert f"\n{name} " in out

@@ -57,6 +57,11 @@ def test_what_an_import_does_not_say_is_unknown(report: Report, changes: dict[st
     assert "no probes" in origin(unprobed)
 
 
+def test_a_rule_that_reads_another_set_than_the_default_says_so(report: Report) -> None:
+    assert "reads" not in origin(replace(report, probe_sets=("default",)))
+    assert origin(replace(report, rule="deer", probe_sets=("wait",))).endswith(", deer reads 'wait'")
+
+
 def test_headlines_fit_a_terminal_of_80_columns(report: Report) -> None:
     head, *rows = shown = headline_lines(headlines(report))
     assert max(map(len, shown)) <= 80

@@ -47,6 +47,10 @@ class Pool:
             await server.close()
 
 
+def _times(failures: int) -> str:
+    return f" {failures} times in a row" if failures > 1 else ""
+
+
 class Replica:
     """The server that a session uses; another takes its place when it fails. `counted`: it counts in the server's load.
     All requests of a session carry one fresh id, by which routers keep them on one machine, also in the header `named`.
@@ -95,7 +99,7 @@ class Attempts:
         self.failures += 1
         if self.failures >= pool.policy.tries:
             raise EngineError(
-                f"The server at {server.address} failed {self.failures} times in a row: {fault.what}.",
+                f"The server at {server.address} failed{_times(self.failures)}: {fault.what}.",
                 "Check the server. No failed request was counted as an answer, and the same command can be run again.",
             ) from fault
         server.failed(fault)

@@ -197,6 +197,7 @@ def server_capabilities(dialect: Dialect, chunk: int | None) -> Capabilities:
         overlap=True,
         thinking_logprobs=True,
         overlaps=chunk is None,
+        alternatives=dialect.logprobs > 1 and dialect.token_ids != "none",
         answer_logprobs=True,
         sampling=FILTERS if llama and dialect.extras else frozenset(openai | extras),
     )

@@ -14,6 +14,7 @@ import asyncio
 import hashlib
 import os
 import secrets
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     import xllamacpp
 
 NAME = "llama.cpp"
+CAPABILITIES = Capabilities(
+    "top-k", True, True, True, thinking_logprobs=True, answer_logprobs=True, alternatives=True, sampling=FILTERS
+)
 OPTIONS: frozenset[str] = frozenset()
 SAMPLED_BYTES = 2**23  # of a file's beginning, middle and end, for its fingerprint
 EXACT_BYTES = 2**28  # up to this size a file runs with a 32-bit cache
@@ -78,16 +82,7 @@ class LlamaEngine(CompletionsEngine):
             self.tags,
             await self._form(dialect, served),
             info,
-            Capabilities(
-                "top-k",
-                True,
-                True,
-                True,
-                overlap=self._width > 1,
-                thinking_logprobs=True,
-                answer_logprobs=True,
-                sampling=FILTERS,
-            ),
+            replace(CAPABILITIES, overlap=self._width > 1),
             spread(self.options.sessions, len(self._servers), self._width),
             turns=max(TURNS, self._width) if self._exact else 0,
         )

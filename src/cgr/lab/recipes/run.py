@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from cgr import __version__
 from cgr.engines.base import Capabilities, ModelInfo
@@ -82,7 +83,7 @@ class Experiment:
     def _other_model(self, further: ExtraProbes) -> Model:
         """The model that a further set is probed with."""
         recipe, addresses = self.recipe, tuple((further.base_url or "").split())
-        same = {"sessions": self.sessions, "budget": recipe.budget, "threads": recipe.threads}
+        same: dict[str, Any] = {"sessions": self.sessions, "budget": recipe.budget, "threads": recipe.threads}
         key = self.api_key if addresses else None
         return open_model(further.model, base_url=addresses, api_key=key, think_tags=further.think_tags, **same)
 
@@ -101,7 +102,8 @@ class Experiment:
 
     def notes(self) -> tuple[str, ...]:
         """What a user should know about the model, if it was loaded."""
-        return self._model.engine.notes if "_model" in self.__dict__ else ()
+        engine = self._model.engine if "_model" in self.__dict__ else None
+        return (*engine.notes, *self.plan.notes(engine.capabilities)) if engine else ()
 
     def _lacks_traces(self, folder: Path, plan: Plan) -> bool:
         """Whether traces are missing. A run with another configuration is refused before a model is loaded."""
@@ -117,7 +119,7 @@ class Experiment:
 
     def _config(self, plan: Plan, stored: RunConfig) -> RunConfig:
         """The configuration that the plan has on the recipe's model."""
-        return plan.config(self.recipe.expected_info(stored), Capabilities(thinking_logprobs=True))
+        return plan.config(self.recipe.expected_info(stored), Capabilities(thinking_logprobs=True), stored)
 
     def report(self) -> WrittenReport:
         """The report of the run. It is written again only if something has changed."""

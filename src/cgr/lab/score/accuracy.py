@@ -30,9 +30,7 @@ def check_penalties(penalties: Sequence[float]) -> tuple[float, ...]:
     """The penalties in rising order, each once; `UsageError` if one is below 0 or infinite."""
     for penalty in penalties:
         if not 0 <= penalty < float("inf"):
-            raise UsageError(
-                f"A penalty of {penalty:g} is not valid.", "A wrong answer costs 0 or more: --penalties 0,0.5,1."
-            )
+            raise UsageError(f"A penalty of {penalty:g} is not valid.", "A wrong answer costs 0 or more, such as 0.5.")
     return tuple(sorted(set(penalties)))
 
 

@@ -64,6 +64,15 @@ class Store:
         return cls._opened(path, None, write=write)
 
     @classmethod
+    def stored_config(cls, path: Path) -> RunConfig | None:
+        """The configuration of the run in this folder; None if there is no run."""
+        try:
+            with cls.open(path) as store:
+                return store.config
+        except NotARun:
+            return None
+
+    @classmethod
     def _opened(cls, path: Path, config: RunConfig | None, *, write: bool) -> Store:
         folder = schema.folder_of(path)
         with ExitStack() as undo, translate_errors(folder / FILE):
@@ -200,7 +209,7 @@ class Store:
             same = (one for one, stored in sets.items() if not differences(stored, probe_set))
             name = next(same, None) or probe_set.new_name(sets)
         if name in sets:
-            what, hint = f"The probe set {name!r}", "Choose another name with --set, or leave --set out."
+            what, hint = f"The probe set {name!r}", "Choose another name with --probes, or leave --probes out."
             refuse_differences(what, sets[name], probe_set, hint)
         else:
             with self.at_once():
@@ -243,7 +252,7 @@ class Store:
 
     def _recorded(self, trace: int, probing: int | None, whole: bool) -> RecordedTrace:
         (row,) = self._all(codec.select_trace(whole, self._version), trace)
-        probes = self._all(codec.select_probes(whole), probing) if probing else []
+        probes = self._all(codec.select_probes(whole, self._version), probing) if probing else []
         final = self._one("SELECT final FROM probings WHERE id = ?", probing) if probing else None
         return codec.trace_of(row, self.config.budget, tuple(map(codec.probe_of, probes)), final, whole)
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from cgr.lab.store.recorded import RecordedTrace
-from cgr.records import Probe, Question, Token
+from cgr.records import OptionProbabilities, Probe, Question, Token
 
 INSERT_TRACE = (
     "INSERT INTO traces (question, seed, tokens, ended, eos, seconds, final, written, text, prompt_ids, ids, logprobs, "
@@ -38,7 +38,10 @@ FAILURES = (
     "SELECT q.id, f.seed, f.message, f.hint FROM failures f JOIN questions q ON q.number = f.question "
     "WHERE ? IS NULL OR f.stage = ? ORDER BY f.stage, q.number, f.seed"
 )
-INSERT_PROBE = "INSERT INTO probes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+INSERT_PROBE = (
+    "INSERT INTO probes (probing, at, answer, certainty, closed, bound, probabilities, suffix, suffix_ids, entropy, "
+    "prefilled, cached, decoded, seconds, tokens, options) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
 
 
 def select_trace(whole: bool, version: int) -> str:
@@ -52,12 +55,12 @@ def select_trace(whole: bool, version: int) -> str:
     )
 
 
-def select_probes(whole: bool) -> str:
+def select_probes(whole: bool, version: int) -> str:
     """SQL for the probes of one trace in one set, in the order of `Probe`; their tokens only if `whole`."""
-    tokens = "tokens" if whole else "'[]'"
+    tokens, options = "tokens" if whole else "'[]'", "options" if version >= 4 else "'[]'"
     return (
         f"SELECT at, answer, certainty, closed, probabilities, {tokens}, suffix, suffix_ids, bound, entropy, prefilled, "
-        "cached, decoded, seconds FROM probes WHERE probing = ? ORDER BY at"
+        f"cached, decoded, seconds, {options} FROM probes WHERE probing = ? ORDER BY at"
     )
 
 
@@ -89,26 +92,29 @@ def probe_row(probing: int, probe: Probe) -> tuple[Any, ...]:
     suffix = (storable(probe.suffix), json.dumps(probe.suffix_ids))
     costs = (probe.entropy, probe.prefilled, probe.cached, probe.decoded, probe.seconds)
     tokens = storable(json.dumps(_token_lists(probe.tokens), ensure_ascii=False))
-    return (probing, *answered, json.dumps(probe.probabilities), *suffix, *costs, tokens)
+    return (probing, *answered, json.dumps(probe.probabilities), *suffix, *costs, tokens, json.dumps(probe.options))
 
 
 def probe_of(row: Sequence[Any]) -> Probe:
     """The probe in a row of `select_probes`."""
-    at, answer, certainty, closed, probabilities, tokens, suffix, suffix_ids, bound, *costs = row
+    at, answer, certainty, closed, probabilities, tokens, suffix, suffix_ids, bound, *costs = row[:-1]
     decoded = _tokens(json.loads(tokens)) if tokens != "[]" else ()
     answered = (at, answer, certainty, bool(closed), tuple(json.loads(probabilities)), decoded)
-    return Probe(*answered, suffix, _suffix_ids(suffix_ids), bool(bound), *costs)
+    return Probe(*answered, suffix, _suffix_ids(suffix_ids), bool(bound), *[*costs, _pairs(row[-1])])
 
 
 def final_text(final: Probe) -> str:
-    """A final answer as JSON with the fields of `Probe`."""
+    """A final answer as JSON with the fields of `Probe`; `options` only if there are some."""
     fields = {name: getattr(final, name) for name in final.__slots__} | {"tokens": _token_lists(final.tokens)}
+    if not final.options:
+        del fields["options"]
     return storable(json.dumps(fields, ensure_ascii=False))
 
 
 def _final_of(text: str, whole: bool) -> Probe:
     fields = json.loads(text)
     tuples = {name: tuple(fields[name]) for name in ("probabilities", "suffix_ids")}
+    tuples["options"] = tuple(map(tuple, fields.get("options", ())))
     return Probe(**fields | tuples | {"tokens": _tokens(fields["tokens"]) if whole else ()})
 
 
@@ -119,6 +125,10 @@ def _token_lists(tokens: Sequence[Token]) -> list[list[Any]]:
 
 def _tokens(lists: Sequence[Sequence[Any]]) -> tuple[Token, ...]:
     return tuple(Token(id, text, logprob, tuple(map(tuple, top))) for id, text, logprob, top in lists)
+
+
+def _pairs(text: str) -> OptionProbabilities:
+    return tuple((letter, chance) for letter, chance in json.loads(text)) if text != "[]" else ()
 
 
 @lru_cache(maxsize=64)
