@@ -43,11 +43,12 @@ async function ask() {
   panes.withCgr.start(page.withCgr);
   panes.beside.start(page.beside);
   byId("results").hidden = false;
-  byId("results").scrollIntoView();
   byId("beside-key").hidden = byId("beside").value !== "shadow";
   widths.clear();
   showSlider();
   running(true);
+  draw();
+  byId("results").scrollIntoView();
   const current = [page.withCgr.run(body, halt.signal, changed), page.beside?.run(besideBody, halt.signal, changed)];
   await Promise.all(current);
   if (page.halt === halt) finished();
@@ -242,6 +243,8 @@ function listen() {
     width = innerWidth;
     widths.clear();
     changed();
+    panes.withCgr.showStop();
+    panes.beside.showStop();
     serverView.draw();
   });
 }

@@ -55,7 +55,8 @@ function whatIf(theta, withCgr, beside) {
   if (kind === "end")
     return `At ${certaintyText(theta)} it is never certain enough: the thinking goes on to its end.${differ}`;
   const why = withCgr.stop
-    ? `At ${certaintyText(theta)} it goes on after ${at}. What follows was not recorded: run the plain model, probed, beside it.`
+    ? `At ${certaintyText(theta)} it goes on after ${at}. ` +
+      "What follows was not recorded: run the plain model with probes beside it."
     : `At ${certaintyText(theta)} no probe is certain enough so far.`;
   return why + differ;
 }
