@@ -55,10 +55,18 @@ async function streamChat(body, onChunk, signal) {
     if (done) throw new ApiFailure("The reply ended before it was complete.", 0);
     for (const data of events.feed(value)) {
       if (data === "[DONE]") return;
-      const chunk = JSON.parse(data);
+      const chunk = parsed(data);
       if (chunk.error) throw new ApiFailure(chunk.error.message, 0);
       onChunk(chunk);
     }
+  }
+}
+
+function parsed(data) {
+  try {
+    return JSON.parse(data);
+  } catch {
+    throw new ApiFailure("A part of the reply is not JSON.", 0);
   }
 }
 

@@ -1,6 +1,6 @@
 // The certainty of each probe against the thinking tokens, the threshold, the stop, and what the plain model thinks after it.
 
-const NAMED_CERTAINTIES = [0, 0.5, 0.9, 0.99, 0.999, 0.9999, 1];
+const NAMED_CERTAINTIES = [0, 0.9, 0.99, 0.999, 0.9999, 1];
 
 // Certainties in equal steps of doubt, so that 0.99 and 0.999 are apart.
 function certaintyAxis() {
@@ -13,8 +13,9 @@ function certaintyAxis() {
 
 function drawCurve(host, withCgr, beside, theta, stop) {
   const same = beside !== null && thoughtTheSame(withCgr, beside),
-    after = same ? beside.probes.filter((probe) => probe.at >= (withCgr.probes.at(-1)?.at ?? Infinity)) : [];
-  const own = withCgr.probes,
+    last = withCgr.probes.at(-1)?.at ?? Infinity,
+    after = same ? beside.probes.filter((probe) => probe.at >= last) : [];
+  const own = withCgr.probes.map((probe) => (same && probe.bound ? decodedWhole(probe, beside) : probe)),
     all = [...own, ...after.filter((probe) => probe.at > (own.at(-1)?.at ?? 0))];
   const whole = Math.max(withCgr.tokens ?? 0, beside?.tokens ?? 0),
     running = !withCgr.ended || (beside && !beside.ended);
@@ -33,12 +34,21 @@ function drawCurve(host, withCgr, beside, theta, stop) {
   chart.line(own.map(placeOfProbe), "accent");
   const radius = all.length > 60 ? 2 : 3.4;
   for (const probe of all) chart.dot(placeOfProbe(probe), dotOf(probe, own.includes(probe)), radius);
-  answerBars(chart, all.map((probe) => ({ x: probe.at, text: probe.answer ?? "", name: probe.closed ? "" : "open" })), whole);
+  answerBars(
+    chart,
+    all.map((probe) => ({ x: probe.at, text: probe.answer ?? "", name: probe.closed ? "" : "open" })),
+    whole,
+  );
   if (stop) chart.down(stop.at, "stop");
   chart.show(
     all.map((probe) => probe.at),
     (k) => readProbe(all[k]),
   );
+}
+
+// The same probe in the plain run, where it was decoded to its end.
+function decodedWhole(probe, beside) {
+  return beside.probes.find((one) => one.at === probe.at) ?? probe;
 }
 
 // While tokens arrive, the axis grows in steps and not with each of them.

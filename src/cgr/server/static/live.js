@@ -1,6 +1,12 @@
 // The page: asking, the two replies beside each other, the slider, the key, and the choice of the view.
 
-const page = { withCgr: null, beside: null, theta: Number(document.documentElement.dataset.threshold), halt: null, pending: false };
+const page = {
+  withCgr: null,
+  beside: null,
+  theta: Number(document.documentElement.dataset.threshold),
+  halt: null,
+  pending: false,
+};
 const panes = { withCgr: new Pane(byId("pane-cgr"), "With cgr"), beside: new Pane(byId("pane-plain"), "The plain model") };
 const serverView = new ServerView();
 
@@ -41,6 +47,8 @@ async function ask() {
   widths.clear();
   showSlider();
   running(true);
+  draw();
+  byId("results").scrollIntoView();
   const current = [page.withCgr.run(body, halt.signal, changed), page.beside?.run(besideBody, halt.signal, changed)];
   await Promise.all(current);
   if (page.halt === halt) finished();
@@ -75,9 +83,10 @@ function draw() {
     usual = !withCgr.result || withCgr.result.rule === "cgr";
   const decided = usual ? wouldStop(found.probes, theta, found) : { kind: "end" };
   const stop = theta === page.asked && withCgr.stop ? withCgr.stop : decided.kind === "stop" ? decided.probe : null;
-  const inPlain = beside && found.source === beside && stop ? (beside.probes.find((probe) => probe.at === stop.at) ?? null) : null;
-  panes.withCgr.update(withCgr.stop, stopText(withCgr.stop, page.asked, "stopped here"), page.asked);
-  panes.beside.update(inPlain, stopText(inPlain, theta, "cgr stops here; the rest is saved"), theta);
+  const inPlain =
+    beside && found.source === beside && stop ? (beside.probes.find((probe) => probe.at === stop.at) ?? null) : null;
+  panes.withCgr.update(withCgr.stop, stopText(withCgr.stop, page.asked, "stopped here"), page.asked, "kept");
+  panes.beside.update(inPlain, stopText(inPlain, theta, "cgr stops here; the rest is saved"), theta, "unread");
   drawCurve(byId("curve").querySelector(".plot"), withCgr, beside, theta, stop);
   byId("what-if").textContent = whatIf(theta, withCgr, beside);
   replaceIn("headline", headlineOf(withCgr, beside));
@@ -95,11 +104,26 @@ function headlineOf(withCgr, beside) {
   if (!result) {
     const last = withCgr.probes.at(-1);
     return last
-      ? ["Thinking… after ", strong(tokens(last.at)), ` tokens the answer is ${shortAnswer(last.answer)}, `, strong(certaintyText(last.certainty)), " certain."]
+      ? [
+          "Thinking… after ",
+          strong(tokens(last.at)),
+          ` tokens the answer is ${shortAnswer(last.answer)}, `,
+          strong(certaintyText(last.certainty)),
+          " certain.",
+        ]
       : ["Thinking…"];
   }
-  const given = result.abstained ? "Not certain enough to answer" : result.answer ? [strong(shortAnswer(result.answer))] : "No answer";
-  return [given, ` after `, number("used", withCgr.tokens, tokens(withCgr.tokens), "strong"), ...savedWords(withCgr, beside)].flat();
+  const given = result.abstained
+    ? "Not certain enough to answer"
+    : result.answer
+      ? [strong(shortAnswer(result.answer))]
+      : "No answer";
+  return [
+    given,
+    ` after `,
+    number("used", withCgr.tokens, tokens(withCgr.tokens), "strong"),
+    ...savedWords(withCgr, beside),
+  ].flat();
 }
 
 function savedWords(withCgr, beside) {
@@ -108,7 +132,14 @@ function savedWords(withCgr, beside) {
   const net = whole - withCgr.tokens - withCgr.decoded,
     of = [" of ", number("whole", whole, tokens(whole)), " thinking tokens"];
   if (net <= 0) return [...of, ": nothing saved, net of probes."];
-  return [...of, ": ", number("net", net, tokens(net), "strong"), " saved, net of probes (", number("share", net / whole, percent(net / whole, 0), "strong"), ")."];
+  return [
+    ...of,
+    ": ",
+    number("net", net, tokens(net), "strong"),
+    " saved, net of probes (",
+    number("share", net / whole, percent(net / whole, 0), "strong"),
+    ").",
+  ];
 }
 
 function shortAnswer(answer) {
@@ -165,7 +196,10 @@ function showView() {
   const server = location.hash === "#server";
   byId("ask-view").hidden = server;
   byId("server-view").hidden = !server;
-  for (const [id, here] of [["to-ask", !server], ["to-server", server]]) {
+  for (const [id, here] of [
+    ["to-ask", !server],
+    ["to-server", server],
+  ]) {
     if (here) byId(id).setAttribute("aria-current", "page");
     else byId(id).removeAttribute("aria-current");
   }
@@ -209,6 +243,8 @@ function listen() {
     width = innerWidth;
     widths.clear();
     changed();
+    panes.withCgr.showStop();
+    panes.beside.showStop();
     serverView.draw();
   });
 }

@@ -29,7 +29,9 @@ class Numbers {
 
   sum(name, wanted = {}) {
     const fits = ({ labels }) => Object.entries(wanted).every(([key, value]) => labels[key] === value);
-    return this.named(name).filter(fits).reduce((total, { value }) => total + value, 0);
+    return this.named(name)
+      .filter(fits)
+      .reduce((total, { value }) => total + value, 0);
   }
 
   // A metric by one of its labels, largest first.
@@ -102,7 +104,10 @@ class ServerView {
     const requests = numbers.sum("requests_total");
     replaceIn("server-headline", serverHeadline(requests, numbers));
     replaceIn("tiles", tilesOf(requests, numbers));
-    drawRows("causes", numbers.by("requests_total", "stop_cause").map(([cause, count]) => [CAUSES[cause] ?? cause, count, cause]));
+    drawRows(
+      "causes",
+      numbers.by("requests_total", "stop_cause").map(([cause, count]) => [CAUSES[cause] ?? cause, count, cause]),
+    );
     drawRows("spent", [
       ["thinking", numbers.sum("thinking_tokens_total"), "spent-thinking"],
       ["answers", numbers.sum("answer_tokens_total"), "spent-answers"],
@@ -123,14 +128,17 @@ function serverHeadline(requests, numbers) {
   if (!requests) return ["No request has been answered yet."];
   const saved = numbers.saved,
     baseline = numbers.sum("baseline_tokens_total");
-  const share = baseline > 0 && saved > 0 ? [" (", number("saved-share", saved / baseline, percent(saved / baseline, 0), "strong"), ")"] : [];
+  const share =
+    baseline > 0 && saved > 0
+      ? [" (", number("saved-share", saved / baseline, percent(saved / baseline, 0), "strong"), ")"]
+      : [];
   return [
     number("requests", requests, plural(requests, "request"), "strong"),
-    saved >= 0 ? ": " : ": probes cost ",
-    number("saved", saved, tokens(Math.abs(saved)), "strong"),
-    saved >= 0 ? " thinking tokens saved" : " more tokens than were saved",
+    ": ",
+    number("saved", saved, tokens(saved), "strong"),
+    " tokens saved, net of probes",
     ...share,
-    saved >= 0 ? ", net of probes." : ".",
+    ".",
   ];
 }
 
@@ -159,8 +167,11 @@ function drawRows(id, rows) {
         "div",
         { class: "row" },
         make("span", { class: "row-name" }, name),
-        svg("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true", class: "row-bar" },
-          svg("rect", { width: (100 * count) / most, height: 10, class: "bar accent" })),
+        svg(
+          "svg",
+          { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true", class: "row-bar" },
+          svg("rect", { width: (100 * count) / most, height: 10, class: "bar accent" }),
+        ),
         number(metric, count, tokens(count)),
       ),
     ),
@@ -193,7 +204,8 @@ function drawCertainties(numbers) {
   }
   return chart.show(
     bounds.map((_, i) => i + 0.5),
-    (i) => `at most ${bounds[i][0]}: ${series.map(([buckets, , , , name]) => `${tokens(buckets[i]?.[1] ?? 0)} ${name}`).join(", ")}`,
+    (i) =>
+      `at most ${bounds[i][0]}: ${series.map(([buckets, , , , name]) => `${tokens(buckets[i]?.[1] ?? 0)} ${name}`).join(", ")}`,
   );
 }
 
@@ -202,7 +214,11 @@ function drawRate(history) {
     rates = history.slice(1).map((now, i) => {
       const before = history[i],
         seconds = Math.max(now.at - before.at, 0.001);
-      return [now.at - history.at(-1).at, Math.max(0, now.thinking - before.thinking) / seconds, Math.max(0, now.decoded - before.decoded) / seconds];
+      return [
+        now.at - history.at(-1).at,
+        Math.max(0, now.thinking - before.thinking) / seconds,
+        Math.max(0, now.decoded - before.decoded) / seconds,
+      ];
     });
   if (rates.length < 2) return showText(host, "A few seconds are needed for this.");
   const chart = new Chart(host, {
@@ -211,10 +227,17 @@ function drawRate(history) {
     y: countAxis(Math.max(...rates.map(([, thinking]) => thinking))),
     label: `Tokens per second; now ${tokens(Math.round(rates.at(-1)[1]))} of thinking.`,
   });
-  chart.line(rates.map(([at, thinking]) => [at, thinking]), "accent");
-  chart.line(rates.map(([at, , decoded]) => [at, decoded]), "muted");
+  chart.line(
+    rates.map(([at, thinking]) => [at, thinking]),
+    "accent",
+  );
+  chart.line(
+    rates.map(([at, , decoded]) => [at, decoded]),
+    "muted",
+  );
   return chart.show(
     rates.map(([at]) => at),
-    (i) => `${tokens(Math.round(-rates[i][0]))} s ago: ${tokens(Math.round(rates[i][1]))} of thinking, ${tokens(Math.round(rates[i][2]))} of probes`,
+    (i) =>
+      `${tokens(Math.round(-rates[i][0]))} s ago: ${tokens(Math.round(rates[i][1]))} of thinking, ${tokens(Math.round(rates[i][2]))} of probes`,
   );
 }

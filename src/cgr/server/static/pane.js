@@ -25,6 +25,7 @@ class Pane {
 
   start(reply) {
     this.reply = reply;
+    this.complete = false;
     this.restart();
     this.host.hidden = reply === null;
   }
@@ -37,16 +38,19 @@ class Pane {
     this.marked = 0;
   }
 
-  // `stop`: the probe of this reply at which cgr stops; `stopText`: what to write there.
-  update(stop, stopText, theta) {
+  // `stop`: the probe of this reply at which cgr stops; `stopText`: what to write there; `rest`: the class of what follows it.
+  update(stop, stopText, theta, rest) {
     if (!this.reply) return;
     const key = `${stop?.at} ${theta}`;
+    const changed = this.key !== key || (this.reply.ended && !this.complete);
     if (this.key !== key) this.restart();
     this.key = key;
+    this.complete = this.reply.ended;
     this.theta = theta;
     const below = this.text.scrollHeight - this.text.scrollTop - this.text.clientHeight < 40;
-    this.write(stop, stopText);
+    this.write(stop, stopText, rest);
     if (below && !this.reply.ended) this.text.scrollTop = this.text.scrollHeight;
+    if (changed && this.reply.ended) this.showStop();
     this.answer.textContent = this.reply.answer.trim();
     this.answerTitle.hidden = !this.reply.answer.trim();
     this.status.textContent = statusOf(this.reply);
@@ -54,7 +58,13 @@ class Pane {
     this.numbers.replaceChildren(...numbersOf(this.reply));
   }
 
-  write(stop, stopText) {
+  // Scrolls the text such that the stop is in view.
+  showStop() {
+    const mark = this.text.querySelector(".stop-here");
+    if (mark) this.text.scrollTop = mark.offsetTop - this.text.clientHeight / 2;
+  }
+
+  write(stop, stopText, rest) {
     const { probes, thinking } = this.reply;
     for (; this.marked < probes.length; this.marked++) {
       const probe = probes[this.marked];
@@ -62,7 +72,7 @@ class Pane {
       this.target.append(probeTag(probe, this.theta));
       if (stop?.at === probe.at) {
         this.target.append(make("span", { class: "stop-here" }, stopText));
-        this.target = this.text.appendChild(make("span", { class: "unread" }));
+        this.target = this.text.appendChild(make("span", { class: rest }));
       }
     }
     this.upTo(thinking.length);
@@ -79,7 +89,11 @@ function probeTag(probe, theta) {
   const answer = probe.answer === null ? "withheld" : (probe.answer || "nothing") + (probe.closed ? "" : "…");
   return make(
     "span",
-    { class: certain ? "probe certain" : "probe", title: "a probe: tokens so far, its answer, its certainty", "data-at": probe.at },
+    {
+      class: certain ? "probe certain" : "probe",
+      title: "a probe: tokens so far, its answer, its certainty",
+      "data-at": probe.at,
+    },
     `${tokens(probe.at)} · ${answer} · ${probe.bound ? "≤ " : ""}${certaintyText(probe.certainty)}`,
   );
 }
@@ -108,7 +122,7 @@ function numbersOf(reply) {
     ["Decoded by probes", "decoded", result.rule ? reply.decoded : null],
     ["Generated and not used", "surplus", spent.surplus_tokens || null],
     ["Budget", "budget", result.budget],
-    ["Saved against the budget", "vs-budget", result.rule ? result.saved?.vs_budget : null],
+    ["Saved against the budget", "vs-budget", result.rule && !result.shadow ? result.saved?.vs_budget : null],
   ];
   return rows
     .filter(([, , value]) => value !== null && value !== undefined)

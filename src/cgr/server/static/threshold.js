@@ -40,7 +40,8 @@ function whatIf(theta, withCgr, beside) {
     { kind, probe } = wouldStop(found.probes, theta, found);
   const at = probe ? `${tokens(probe.at)} tokens` : "";
   const whole = beside?.state === "done" ? beside.tokens : null;
-  const differ = beside?.probes.length && found.source !== beside ? " The two runs thought differently, so only the first counts." : "";
+  const differ =
+    beside?.probes.length && found.source !== beside ? " The two runs thought differently, so only the first counts." : "";
   if (kind === "stop") {
     const saved = whole && whole > probe.at ? `, ${percent((whole - probe.at) / whole, 0)} before its end` : "";
     return `At ${certaintyText(theta)} it stops after ${at}${saved}, with the answer ${quoted(probe)}, ${certaintyText(probe.certainty)} certain.${differ}`;
@@ -51,9 +52,11 @@ function whatIf(theta, withCgr, beside) {
       `at most ${certaintyText(probe.certainty)}. It may have stopped there or later.${differ}`
     );
   }
-  if (kind === "end") return `At ${certaintyText(theta)} it is never certain enough: the thinking goes on to its end.${differ}`;
+  if (kind === "end")
+    return `At ${certaintyText(theta)} it is never certain enough: the thinking goes on to its end.${differ}`;
   const why = withCgr.stop
-    ? `At ${certaintyText(theta)} it goes on after ${at}. What follows was not recorded: run the plain model, probed, beside it.`
+    ? `At ${certaintyText(theta)} it goes on after ${at}. ` +
+      "What follows was not recorded: run the plain model with probes beside it."
     : `At ${certaintyText(theta)} no probe is certain enough so far.`;
   return why + differ;
 }
