@@ -50,6 +50,7 @@ class FakeUpstream:
     probe_seconds: float = 0.0
     first_seconds: float = 0.0
     caches: bool = True
+    endpoints: bool = True  # whether it has /v1/responses and /v1/messages
     troubles: list[Trouble] = field(default_factory=list)
     requests: list[tuple[str, dict[str, str], dict[str, Any]]] = field(default_factory=list)
     running: dict[str, int] = field(default_factory=dict)
@@ -232,6 +233,31 @@ class FakeUpstream:
             yield {"id": "x", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
         yield {"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
 
+    async def other(self, request: web.Request) -> web.StreamResponse:
+        """`/v1/responses` and `/v1/messages`, with replies that are only as long as a test needs."""
+        body = await request.json()
+        if not self.endpoints:
+            return web.json_response({"detail": "Not Found"}, status=404)
+        if not {"input", "messages"} & body.keys():
+            return web.json_response({"error": {"message": "a field is missing"}}, status=400)
+        kind = request.path.removeprefix("/v1/")
+        self.requests.append((kind, {name.lower(): value for name, value in request.headers.items()}, body))
+        whole: dict[str, Any] = {"id": "x", "object": "response", "type": "message", "output": [], "content": []}
+        if not body.get("stream"):
+            return web.json_response(whole)
+        last = {"type": "response.completed", "response": whole} if kind == "responses" else {"type": "message_delta"}
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for event in ({"type": "ping"}, last):
+            data = json.dumps(event | ({"delta": {}} if event["type"] == "message_delta" else {}))
+            await response.write(f"event: {event['type']}\ndata: {data}\n\n".encode())
+            trouble = next((one for one in self.troubles if one.kind == kind), None)
+            if trouble:
+                assert request.transport is not None
+                request.transport.abort()
+                break
+        return response
+
     async def tokenize(self, request: web.Request) -> web.Response:
         body = await request.json()
         text = body.get("prompt")
@@ -250,6 +276,8 @@ class FakeUpstream:
         app.router.add_get("/v1/models", self.models)
         app.router.add_post("/v1/completions", self.completions)
         app.router.add_post("/v1/chat/completions", self.chat)
+        app.router.add_post("/v1/responses", self.other)
+        app.router.add_post("/v1/messages", self.other)
         app.router.add_post("/tokenize", self.tokenize)
         app.router.add_post("/detokenize", self.detokenize)
         return app

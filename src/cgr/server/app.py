@@ -17,15 +17,18 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 
 from cgr.server.chat import ChatStream, WholeChat
+from cgr.server.conversations import ConversationRequest, from_messages, from_responses
 from cgr.server.exchange import ClientLeft, Exchange, Receive, Scope, Send
-from cgr.server.faults import ApiError, api_error, from_validation
+from cgr.server.faults import MESSAGES_PATH, ApiError, api_error, from_validation
 from cgr.server.gateway import SHUTTING_DOWN, Gateway, MakeStream, MakeWhole
 from cgr.server.generation import Generation
 from cgr.server.keys import may_enter
 from cgr.server.logs import log
+from cgr.server.messages import MessageStream, WholeMessage
 from cgr.server.page import FILES_AT, PAGE_HEADERS, page, page_file
-from cgr.server.protocol import ChatBody, CompletionBody
+from cgr.server.protocol import ChatBody, CompletionBody, MessagesBody, ResponsesBody, SamplingFields
 from cgr.server.reading import PassOn
+from cgr.server.responses import ResponseBuilder, ResponseStream
 from cgr.server.schema import schema
 from cgr.server.text_completions import CompletionStream, WholeCompletion
 
@@ -45,6 +48,8 @@ def create_app(gateway: Gateway) -> Callable[[Scope, Receive, Send], Awaitable[N
         for method, path, handler in (
             ("POST", "/v1/chat/completions", endpoints.chat),
             ("POST", "/v1/completions", endpoints.completions),
+            ("POST", "/v1/responses", endpoints.responses),
+            ("POST", MESSAGES_PATH, endpoints.messages),
             ("GET", "/v1/models", endpoints.models),
             ("GET", "/health", endpoints.health),
             ("GET", "/ready", endpoints.ready),
@@ -150,6 +155,28 @@ class Endpoints:
         raw, body = await self.read(exchange, CompletionBody)
         asked = self.gateway.reader.completion(body, exchange.headers, exchange.id)
         await self.respond(exchange, raw, asked, CompletionStream, WholeCompletion)
+
+    async def responses(self, exchange: Exchange) -> None:
+        """POST /v1/responses"""
+        raw, body = await self.read(exchange, ResponsesBody)
+        asked = await self._converse(exchange, body, from_responses(body))
+        await self.respond(exchange, raw, asked, ResponseStream, ResponseBuilder)
+
+    async def messages(self, exchange: Exchange) -> None:
+        """POST /v1/messages"""
+        raw, body = await self.read(exchange, MessagesBody)
+        asked = await self._converse(exchange, body, from_messages(body))
+        await self.respond(exchange, raw, asked, MessageStream, WholeMessage)
+
+    async def _converse(
+        self, exchange: Exchange, body: SamplingFields, request: ConversationRequest
+    ) -> Generation | PassOn:
+        """Not every upstream has these endpoints; what cannot be passed on is answered here or refused."""
+        reader, path, proxy = self.gateway.reader, exchange.scope["path"], self.gateway.proxy
+        asked = reader.converse(body, request, exchange.headers, exchange.id)
+        if isinstance(asked, PassOn) and proxy and not await proxy.has(path):
+            return reader.converse(body, request, exchange.headers, exchange.id, missing=path)
+        return asked
 
     async def read(self, exchange: Exchange, kind: type[T]) -> tuple[bytes, T]:
         """The body as it came, and as it is understood."""

@@ -7,10 +7,10 @@ and at last `Ended` with the result. A renderer, such as chat.py, turns these in
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from cgr.drive.answer import AnswerStyle, Style
 from cgr.drive.driver import Driver, Outcome, answer_room
@@ -26,6 +26,7 @@ from cgr.settings import Resolved, Settings
 if TYPE_CHECKING:
     from cgr.server.result import Result
 
+ShowThinking = Literal["text", "summary", "omitted"]
 RESERVED = 512  # tokens kept for the answer, or a quarter of max_tokens if that is less
 
 
@@ -33,7 +34,8 @@ RESERVED = 512  # tokens kept for the answer, or a quarter of max_tokens if that
 class Generation:
     """A request. `prompt`: messages, or the text or ids of a whole prompt (`raw`). `max_tokens`: thinking and answer
     together. `top_logprobs`: log-probabilities of the answer with this many alternatives; None: none. `thinks`: False to
-    answer without thinking. `detail`: why it is not probed, if it is not."""
+    answer without thinking. `detail`: why it is not probed, if it is not. `shown`: how the thinking is shown, where an API
+    has several ways. `repeated`: fields of the request that the reply repeats."""
 
     id: str
     model: str
@@ -52,6 +54,8 @@ class Generation:
     stream_probes: bool = False
     top_logprobs: int | None = None
     detail: str = ""
+    shown: ShowThinking = "text"
+    repeated: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
