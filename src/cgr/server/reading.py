@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cgr.engines.base import Sampling
-from cgr.errors import CgrError, UsageError
+from cgr.errors import CgrError, UnknownName, UsageError
 from cgr.records import Message
-from cgr.rules import known_rules
+from cgr.rules.base import rule_class
 from cgr.server.config import Mode, ServeConfig
 from cgr.server.faults import ApiError, bad_field, not_supported, sentence
 from cgr.server.fields import asks_for_box, effort, effort_budget, given_budget, text_of, unsupported, unsupported_in_chat
@@ -212,7 +212,11 @@ class RequestReader:
 
 def _check_parameters(rule: str, given: Mapping[str, Any]) -> None:
     """Parameters of a rule must have the declared type; rules check their values, not their types."""
-    if (known := known_rules().get(rule)) is None:
+    if not given:
+        return
+    try:
+        known = rule_class(rule)
+    except UnknownName:  # `Settings` says so
         return
     hints = typing.get_type_hints(known)
     for name, value in given.items():
