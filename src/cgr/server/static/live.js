@@ -80,7 +80,7 @@ function draw() {
   const { withCgr, beside, theta } = page;
   if (!withCgr) return;
   const found = evidence(withCgr, beside),
-    usual = !withCgr.result || withCgr.result.rule === "cgr";
+    usual = (withCgr.result?.rule ?? document.documentElement.dataset.rule) === "cgr";
   const decided = usual ? wouldStop(found.probes, theta, found) : { kind: "end" };
   const stop = theta === page.asked && withCgr.stop ? withCgr.stop : decided.kind === "stop" ? decided.probe : null;
   const inPlain =
