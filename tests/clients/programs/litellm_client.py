@@ -1,6 +1,7 @@
 """LiteLLM as a client, streaming and not; with `proxy`, openai-python through a LiteLLM proxy. Prints JSON."""
 
 import json
+import os
 import sys
 from importlib.metadata import version
 
@@ -32,7 +33,7 @@ def streamed(chunks):
 
 
 if proxy:
-    client = openai.OpenAI(base_url=proxy[0], api_key="none", timeout=300)
+    client = openai.OpenAI(base_url=proxy[0], api_key=os.environ["LITELLM_MASTER_KEY"], timeout=300)
     create = client.chat.completions.create
     given = {"model": "through-proxy", "messages": messages, "extra_body": {"seed": 3, "cgr": {"threshold": 0.9}}}
 else:
