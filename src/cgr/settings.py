@@ -14,7 +14,7 @@ from cgr.engines.base import Capabilities, ModelInfo, Sampling
 from cgr.errors import DoesNotFit, UnknownName, UsageError
 from cgr.probing import MAX_TOKENS, PREFIX, CloseThink, ProbeSpec, option_letters
 from cgr.reason import Abstention, AtEnd
-from cgr.records import Conversation, Message, Question, messages_of, option
+from cgr.records import Conversation, Message, Question, check_text, check_types, messages_of, option
 from cgr.rules import Rule, make_rule
 from cgr.rules.base import INTERVAL, THRESHOLD, check_at_least_one, check_threshold, rule_class
 
@@ -74,6 +74,9 @@ class Settings:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        check_types(self)
+        if not isinstance(self.parameters, Mapping):
+            raise UsageError(f"parameters must be a mapping, not {self.parameters!r:.60}.", "Use {'name': value}.")
         if self.threshold is not None:
             check_threshold(self.threshold)
         for what, value in (("interval", self.interval), ("budget", self.budget)):
@@ -139,6 +142,7 @@ class Settings:
     def prompt(self, question: Conversation) -> Conversation:
         """The question, or the last message of a conversation, followed by the instruction."""
         *before, last = messages_of(question) or (Message("user", ""),)
+        check_text(last.content, "question")
         if not last.content.strip():
             raise UsageError("The question is empty.", 'Ask something: cgr solve "Start with x=864. ..."')
         if last.role != "user":

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
+import os
 import weakref
-from collections.abc import Callable, Coroutine
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from cgr import sync
 from cgr.drive.driver import Driver, Outcome, answer_room
-from cgr.drive.events import EventStream, OnEvent
+from cgr.drive.events import Event, EventStream, OnEvent
 from cgr.engines.base import Engine, ModelInfo, keyed_seed
 from cgr.engines.open import EMBEDDED, ModelKeywords, ModelOptions, find_model
-from cgr.errors import UsageError
-from cgr.model.problems import has_known_form
+from cgr.errors import EngineError, UsageError
+from cgr.model.problems import FORM
 from cgr.records import Conversation, Probe, Record, StopCause, messages_of
 from cgr.settings import PROMPT_ROOM, Resolved, Settings, SolveOptions
 
@@ -71,15 +71,20 @@ class Model:
     """A loaded model. Use it as a context manager, or `close()` it."""
 
     def __init__(self, engine: Engine) -> None:
-        self.engine, self.closed = engine, False
-        self._runner: asyncio.Runner | None = None
+        self.engine, self.closed, self._process = engine, False, os.getpid()
+        sync.not_for_children(engine)
         self._finalizer: weakref.finalize[..., Model] | None = None
 
     def solve(
         self, question: Conversation, *, on_event: OnEvent | None = None, **options: Unpack[SolveOptions]
     ) -> Solution:
-        """Answer one question. Options are the fields of `cgr.Settings`."""
-        return self._run(lambda: self.asolve(question, on_event=on_event, **options))
+        """Answer one question. Options are the fields of `cgr.Settings`. Several threads can call it at once, and also code
+        in a running event loop, such as a notebook, which it blocks. `on_event` is called in the thread that called it."""
+        if on_event is None:
+            return self.run(lambda: self.asolve(question, **options))
+        call = sync.Call(lambda: _passing_on(self.astream(question, **options), partial(call.in_caller, on_event)))
+        self._prepare()
+        return call.result()
 
     async def asolve(
         self,
@@ -95,11 +100,7 @@ class Model:
         """
         if on_event is None:
             return await self._solve(question, wait, options)
-        stream = self.astream(question, wait=wait, **options)
-        async with aclosing(stream.__aiter__()) as events:
-            async for event in events:
-                on_event(event)
-        return stream.result
+        return await _passing_on(self.astream(question, wait=wait, **options), on_event)
 
     def astream(
         self, question: Conversation, *, wait: float | None = None, **options: Unpack[SolveOptions]
@@ -114,8 +115,8 @@ class Model:
         self, question: Conversation, wait: float | None, options: SolveOptions, stream: EventStream[Solution] | None = None
     ) -> Solution:
         settings = Settings.of(**options)
-        _refuse_closed(self)
-        await self.engine.connect()
+        settings.prompt(question)  # a wrong question is refused before a model is loaded
+        await self._connect()
         resolved = settings.resolve(self.engine.info)
         settings, prompt = resolved.settings, resolved.settings.prompt(question)
         spec, overlap = settings.spec(messages_of(question)[-1].content), self._overlap(settings)
@@ -172,36 +173,48 @@ class Model:
         return capabilities.overlaps if settings.overlap is None else settings.overlap
 
     def connect(self) -> None:
-        """Load the model or reach its server, unless that was done already. Not for asynchronous code."""
+        """Load the model or reach its server, unless that was done already."""
+        self.run(self._connect)
 
-        async def connect_only() -> None:
-            await self.engine.connect()
-            await self.engine.close()  # this loop's connections; the model stays loaded
+    async def _connect(self) -> None:
+        self._refuse_unusable()
+        await self.engine.connect()
 
-        _refuse_closed(self)
-        _refuse_event_loop()
-        with asyncio.Runner() as runner:
-            sync.run(runner.get_loop(), connect_only)
+    def _refuse_unusable(self) -> None:
+        """Closed, or loaded before a fork: threads that compute do not exist in a child, and one would wait forever."""
+        if self.closed:
+            raise UsageError("This model is closed.", "Open it again: open_model(...).")
+        if os.getpid() == self._process:
+            return
+        if self._computes_here():
+            raise UsageError(
+                "This model was loaded before the process was forked, so it cannot compute here.",
+                "Start child processes with the method 'spawn', or load the model only in the children.",
+            )
+        self._process, self._finalizer = os.getpid(), None
 
-    def _run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        return sync.run(self._ready().get_loop(), work)
+    def _computes_here(self) -> bool:
+        """Whether the model was loaded and computes on threads of the process that loaded it."""
+        with suppress(EngineError):  # not connected yet
+            return any(engine.info.threads for engine in (self.engine, self.engine.prober) if engine)
+        return False
 
-    def _ready(self) -> asyncio.Runner:
-        _refuse_closed(self)
-        _refuse_event_loop()
-        if self._runner is None:
-            self._runner = asyncio.Runner()
-            self._runner.get_loop()
-            # closes the connections of a model that nobody closed, when it is collected or the process ends
-            self._finalizer = weakref.finalize(self, _close, self._runner, self.engine)
-        return self._runner
+    def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The result of asynchronous work that uses this model, from synchronous code."""
+        self._prepare()
+        return sync.run(work)
+
+    def _prepare(self) -> None:
+        """The connections of a model that nobody closed are closed when it is collected or the process ends."""
+        self._refuse_unusable()
+        if self._finalizer is None or not self._finalizer.alive:
+            self._finalizer = weakref.finalize(self, _close, os.getpid(), sync.background_loop(), self.engine)
 
     def close(self) -> None:
         """Close the connections that `solve` opened. The model stays loaded, but it is refused from now on."""
         self.closed = True
-        if self._finalizer:
-            self._finalizer()
-            self._runner = self._finalizer = None
+        if self._finalizer and self._finalizer.detach() and os.getpid() == self._process:
+            sync.run(self.engine.close)
 
     async def aclose(self) -> None:
         """Close the connections of this event loop. The model can be used again, also on another event loop."""
@@ -209,15 +222,13 @@ class Model:
 
     def __enter__(self) -> Self:
         self.connect()
-        self._ready()  # now, so that a Ctrl-C during `solve` never meets an event loop that is half made
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
-        _refuse_closed(self)
-        await self.engine.connect()
+        await self._connect()
         return self
 
     async def __aexit__(
@@ -228,35 +239,21 @@ class Model:
 
 def in_domain(question: Conversation, info: ModelInfo) -> bool | None:
     """Whether the model knows this kind of question, by its form; None for models that cannot tell."""
-    return has_known_form([message.content for message in messages_of(question)]) if info.shipped else None
+    texts = [message.content.strip() for message in messages_of(question)]
+    return len(texts) == 1 and FORM.fullmatch(texts[0]) is not None if info.shipped else None
 
 
-def _close(runner: asyncio.Runner, engine: Engine) -> None:
-    if _in_event_loop():  # where no other loop can run: a model may be collected at any moment
-        thread = threading.Thread(target=_close, args=(runner, engine))
-        thread.start()
-        thread.join()
-        return
-    with runner:
-        runner.run(engine.close())
+async def _passing_on(stream: EventStream[Solution], show: Callable[[Event], Awaitable[None] | None]) -> Solution:
+    async with aclosing(stream.__aiter__()) as events:
+        async for event in events:
+            if (shown := show(event)) is not None:
+                await shown
+    return stream.result
 
 
-def _refuse_closed(model: Model) -> None:
-    if model.closed:
-        raise UsageError("This model is closed.", "Open it again: open_model(...).")
-
-
-def _refuse_event_loop() -> None:
-    if _in_event_loop():
-        raise UsageError("An event loop is running here.", "Use `await model.asolve(...)` instead.")
-
-
-def _in_event_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+def _close(process: int, background: sync.BackgroundLoop, engine: Engine) -> None:
+    if os.getpid() == process and background.thread.is_alive():
+        background.start(engine.close)
 
 
 def open_model(model: str | None = None, **options: Unpack[ModelKeywords]) -> Model:
@@ -266,10 +263,11 @@ def open_model(model: str | None = None, **options: Unpack[ModelKeywords]) -> Mo
     Options are the fields of `cgr.engines.open.ModelOptions`. `sessions` is how many questions it can think about at
     once. Each gets a context that holds the `budget` you mean to use; `context` sets it directly. `think_tags` names the
     tags of a model whose files do not. `probe_model` is a second model that is probed in place of the first.
-    In asynchronous code the model is loaded by `async with`, or by the first `await model.asolve(...)`.
+    docs/engines.md explains the rest. Where an event loop is running, the model is loaded by `async with`, by `with`, or by
+    the first question.
     """
     opened = Model(ModelOptions.of(model=model, **options).engine())
-    if not _in_event_loop():
+    if not sync.in_event_loop():
         opened.connect()
     return opened
 
@@ -284,6 +282,7 @@ def solve(
     '169'
     """
     settings = Settings.of(**options)
+    settings.prompt(question)
     with open_model(model, overlap=settings.overlap, budget=settings.budget) as loaded:
         return loaded.solve(question, on_event=on_event, **options)
 
@@ -293,6 +292,7 @@ async def asolve(
 ) -> Solution:
     """The same for asynchronous code."""
     settings = Settings.of(**options)
+    settings.prompt(question)
     async with open_model(model, overlap=settings.overlap, budget=settings.budget) as loaded:
         return await loaded.asolve(question, on_event=on_event, **options)
 

@@ -1,7 +1,7 @@
 """A server like vLLM, on aiohttp, with a model that is a few rules: it can be slow, and fail in every way that servers do.
 
-Its tokens are characters, beside three special ones. It thinks a fixed text of `length` characters. A probe gets "42", and
-is sure of it from `sure_at` on. Afterwards it writes that the answer is 42.
+Its tokens are characters, beside three special ones. It thinks a fixed text of `length` characters. A probe gets `probed`,
+"42", and is sure of it from `sure_at` on. Afterwards it writes `answer`: that the answer is 42.
 """
 
 from __future__ import annotations
@@ -43,6 +43,9 @@ class FakeUpstream:
 
     length: int = 200
     sure_at: int = 100
+    thought: str = THOUGHT
+    probed: str = "42"
+    answer: str = ANSWER
     pace: float = 0.0
     probe_seconds: float = 0.0
     first_seconds: float = 0.0
@@ -61,6 +64,9 @@ class FakeUpstream:
         for name in (
             "length",
             "sure_at",
+            "thought",
+            "probed",
+            "answer",
             "pace",
             "probe_seconds",
             "first_seconds",
@@ -105,13 +111,13 @@ class FakeUpstream:
         if ASK in tail and not (closed and tail.startswith("The")):
             return self._probed(tail)
         if closed:
-            return (ord(ANSWER[len(tail)]), 0.75) if len(tail) < len(ANSWER) else (EOS, 0.9)
+            return (ord(self.answer[len(tail)]), 0.75) if len(tail) < len(self.answer) else (EOS, 0.9)
         at = len(tail.removeprefix("\n"))
-        return (CLOSE, 0.9) if at >= self.length else (ord(THOUGHT[at % len(THOUGHT)]), 0.9)
+        return (CLOSE, 0.9) if at >= self.length else (ord(self.thought[at % len(self.thought)]), 0.9)
 
     def _probed(self, tail: str) -> tuple[int, float]:
         before, _, given = tail.rpartition(ASK)
-        rest = "42}"[len(given) :]
+        rest = f"{self.probed}}}"[len(given) :]
         sure = len(before) >= self.sure_at
         return (ord(rest[0]), 0.999 if sure else 0.5) if rest else (EOS, 0.9)
 

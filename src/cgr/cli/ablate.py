@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from cgr.cli.main import say, say_json
 from cgr.cli.shared.arguments import JSON_OPTION, NAMES, PATH, check_installed
 
 if TYPE_CHECKING:
@@ -32,14 +32,14 @@ def command(run: Path, as_json: bool, **options: Any) -> None:
 
     written = ablate(run, **options)
     if as_json:
-        click.echo(json.dumps(written.ablations.to_dict(), ensure_ascii=False))
+        say_json(written.ablations.to_dict())
     else:
         _show(written)
 
 
 def _show(written: WrittenAblations) -> None:
     for one, result in written.ablations.made:
-        click.echo(f"{one.title}: {result.conclusion}\n")
+        say(f"{one.title}: {result.conclusion}\n")
     for lacking in written.ablations.missing:
-        click.echo(f"{lacking.title}: not recorded. {lacking.why}\n  {lacking.command}\n")
-    click.echo(str(written.page))
+        say(f"{lacking.title}: not recorded. {lacking.why}\n  {lacking.command}\n")
+    say(str(written.page))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cgr.cli.main import say, say_json
 from cgr.cli.shared.arguments import JSON_OPTION
 from cgr.cli.shared.options import open_given, refuse_probe_model, single_model_options
 from cgr.engines.open import ModelOptions
@@ -43,7 +44,10 @@ def command(given: ModelOptions, tokens: int, threshold: float, share: float, as
     options = CheckupOptions(tokens, threshold, share)
     model = open_given(given, sessions=options.sessions, budget=options.tokens)
     checkup = asyncio.run(_examine(model, given, options))
-    click.echo(checkup.to_json() if as_json else "\n".join(checkup_lines(checkup)))
+    if as_json:
+        say_json(checkup.to_json())
+    else:
+        say("\n".join(checkup_lines(checkup)))
 
 
 async def _examine(model: Model, given: ModelOptions, options: CheckupOptions) -> Checkup:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
+from cgr.cli.main import say
 from cgr.cli.shared.arguments import PATH, PROBES, ProbesCommand
-from cgr.lab.exchange import FORMATS, FileFormat, export_run
+from cgr.lab.exchange import FORMATS, STANDARD_OUTPUT, FileFormat, export_run
 from cgr.lab.store import Store
 
 
@@ -23,7 +24,7 @@ from cgr.lab.store import Store
 )
 @click.option("--no-thinking", is_flag=True, help="Leave out the text and the tokens of the thinking.")
 def command(run: Path, out: Path, form: FileFormat | None, probe_set: str | None, no_thinking: bool) -> None:
-    """Write the traces of a RUN, with one probe set, to the file OUT: one trace per line.
+    """Write the traces of a RUN, with one probe set, to the file OUT (`-`: standard output): one trace per line.
 
     docs/exchange.md describes the format.
     """
@@ -31,4 +32,7 @@ def command(run: Path, out: Path, form: FileFormat | None, probe_set: str | None
     with Store.open(run) as store:
         left = len(store.made()) - count
     note = f" {left} other traces have no probes in this set and were left out." if left else ""
-    click.echo(f"{'1 trace' if count == 1 else f'{count} traces'} of {run} {'is' if count == 1 else 'are'} in {out}.{note}")
+    counted = "1 trace" if count == 1 else f"{count} traces"
+    to_output = out == STANDARD_OUTPUT
+    where = "the output" if to_output else out
+    say(f"{counted} of {run} {'is' if count == 1 else 'are'} in {where}.{note}", err=to_output)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from cgr.cli.main import say, say_json
 from cgr.cli.shared.arguments import JSON_OPTION, PATH, PROBES, ProbesCommand, check_installed
 from cgr.errors import UsageError
 from cgr.rules import files as rule_files
@@ -58,8 +58,10 @@ def command(
     about = {"run": columns.info.name, "questions": len(columns.questions), "traces": len(columns)}
     made = rule_files.RuleFile.of(fitted.rule, **about)
     made.write(path)
-    content = {"rule": made.rule, "parameters": dict(made.parameters)}
-    click.echo(json.dumps(content) if as_json else _summary(fitted, path))
+    if as_json:
+        say_json({"rule": made.rule, "parameters": dict(made.parameters)})
+    else:
+        say(_summary(fitted, path))
 
 
 def _summary(fitted: Fit[Any], path: Path) -> str:

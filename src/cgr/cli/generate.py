@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import click
 
+from cgr.cli.main import say
 from cgr.cli.shared.arguments import JSON_OPTION, PATH, QUIET_OPTION
 from cgr.cli.shared.options import AGGREGATE, SESSIONS, model_options, open_given, refuse_probe_model, settings_options
 from cgr.engines.open import ModelOptions
@@ -75,5 +76,5 @@ def command(
     count = sessions_for(sessions, given)
     loaded = open_given(given, sessions=count, budget=settings.budget)
     for note in plan.notes(loaded.engine.capabilities):
-        click.echo(f"note:  {note}", err=True)
+        say(f"note:  {note}", err=True)
     return finish(partial(generate, out, plan, loaded, sessions=count), out, plan.wanted(), quiet, as_json)

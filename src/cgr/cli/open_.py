@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from cgr.cli.main import say
 from cgr.cli.shared.arguments import PATH, check_installed
 from cgr.errors import UsageError
 from cgr.lab.store.schema import FILE
@@ -22,9 +23,9 @@ def command(run: Path, only_print: bool) -> None:
     """
     page = _page(run)
     link = page.resolve().as_uri()
-    click.echo(link)
+    say(link)
     if not only_print and not webbrowser.open(link):
-        click.echo("note:  No browser could be started: open the link in one.", err=True)
+        say("note:  No browser could be started: open the link in one.", err=True)
 
 
 def _page(run: Path) -> Path:
@@ -34,7 +35,7 @@ def _page(run: Path) -> Path:
     page, recorded = report / "index.html", folder / FILE if folder.is_dir() else folder
     if page.is_file():
         if recorded.is_file() and recorded.stat().st_mtime > page.stat().st_mtime:
-            click.echo(f"note:  The run has changed since the page was made. To make it again: cgr report {run}", err=True)
+            say(f"note:  The run has changed since the page was made. To make it again: cgr report {run}", err=True)
         return page
     check_installed("numpy", "matplotlib")
     from cgr.lab.report import write_report

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from cgr.cli.main import say
 from cgr.cli.shared.arguments import JSON_OPTION, PATH, PROBES, QUIET_OPTION, ProbesCommand, names_in
 from cgr.cli.shared.options import (
     AGGREGATE,
@@ -62,6 +63,8 @@ def command(
 
     refuse_probe_model(given, f"Probe with another model: --model {given.probe_model}")
     own = ProbeRequest(**request)
+    if rules is not None and not names_in(rules):
+        raise UsageError("--for names no rule.", "Name rules, as in --for deer,dynasor; all: every rule.")
     if rules is not None and own != ProbeRequest(interval=own.interval):
         raise UsageError("With --for, the rules determine the probes.", "Beside --for, use no probe option but --interval.")
     with Store.open(run) as store:
@@ -70,9 +73,9 @@ def command(
     requests = [own] if rules is None else requests_for(names_in(rules), config, there.values(), own.interval)
     for name in names_in(rules or ""):
         if name != ALL and (note := _without_probes(name, config)):
-            click.echo(f"note:  {note}", err=True)
+            say(f"note:  {note}", err=True)
     if not requests and not (quiet or as_json):
-        click.echo(f"No probes were made in {run}.")
+        say(f"No probes were made in {run}.")
         return 0
     if not requests:
         return finish(lambda progress: None, run, None, quiet, as_json)
@@ -83,7 +86,7 @@ def command(
     except ModelNotFound as error:
         raise error if given.model else ModelNotFound(error.message, f"Name the model to probe: {NAMED}") from error
     for note in options_note(questions, own.aggregate or config.asking.aggregate, model.engine.capabilities):
-        click.echo(f"note:  {note}", err=True)
+        say(f"note:  {note}", err=True)
     work = partial(probe_each, run, requests, model, open_generator=open_model, sessions=count)
     return finish(work, run, None, quiet, as_json)
 

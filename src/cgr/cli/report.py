@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from cgr.cli.main import say, say_json
 from cgr.cli.shared.arguments import JSON_OPTION, NUMBERS, PATH, PENALTIES, PROBES, ProbesCommand, check_installed, chosen
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def command(runs: tuple[Path, ...], as_json: bool, **options: Any) -> None:
 
     written = write_report(runs, **chosen(options))
     if as_json:
-        click.echo(json.dumps(written.to_dict(), ensure_ascii=False))
+        say_json(written.to_dict())
     else:
         _show(written)
 
@@ -48,8 +48,8 @@ def _show(written: WrittenReport) -> None:
     from cgr.lab.report.tables import lines
 
     for report in written.reports:
-        click.echo("\n".join(lines(report)) + "\n")
+        say("\n".join(lines(report)) + "\n")
     if written.page:
-        click.echo(str(written.page))
+        say(str(written.page))
     else:
-        click.echo(f"{written.folder} (without a page: the page supports only the rule cgr)")
+        say(f"{written.folder} (without a page: the page supports only the rule cgr)")

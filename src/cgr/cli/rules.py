@@ -10,6 +10,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import click
 
+from cgr.cli.main import say, say_json
 from cgr.rules import Rule, Seen, known_rules, make_rule
 from cgr.rules.base import rule_class
 
@@ -31,11 +32,11 @@ def command(name: str | None, as_json: bool) -> None:
     width = max(map(len, rules)) + 2
     for one, rule in rules.items():
         if as_json:
-            click.echo(json.dumps(_entry(one, rule)))
+            say_json(_entry(one, rule))
         elif name is None:
-            click.echo(f"{one:<{width}}{rule.summary()}")
+            say(f"{one:<{width}}{rule.summary()}")
         else:
-            click.echo("\n".join(_lines(one, rule)))
+            say("\n".join(_lines(one, rule)))
 
 
 def _entry(name: str, rule: type[Rule]) -> dict[str, Any]:

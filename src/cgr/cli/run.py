@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cgr.cli.main import say, say_json
 from cgr.cli.shared.arguments import JSON_OPTION, PATH, check_installed, chosen
 from cgr.cli.shared.options import other_model_options, refuse_probe_model
 from cgr.engines.open import ModelOptions
@@ -48,7 +49,10 @@ def command(
     changed = _changed(read_recipe(recipe), given, options)
     if dry_run:
         plan = forecast(changed, out)
-        click.echo(plan.to_json() if as_json else "\n".join(in_lines(plan)))
+        if as_json:
+            say_json(plan.to_json())
+        else:
+            say("\n".join(in_lines(plan)))
         return 0
     return run_recipe(changed, out or changed.folder, as_json=as_json, api_key=given.api_key)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -10,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cgr.cli.main import say, say_json
 from cgr.cli.shared.arguments import JSON_OPTION, PATH
+from cgr.records import visible_line
 
 if TYPE_CHECKING:
     from cgr.lab.store.listing import ListedRun
@@ -34,29 +35,29 @@ def command(folder: Path | None, as_json: bool) -> None:
     place = folder or (RUNS if RUNS.is_dir() else Path())
     runs = list_runs(place)
     if as_json:
-        click.echo(json.dumps({"folder": str(place), "runs": [one.to_dict() for one in runs]}, ensure_ascii=False))
+        say_json({"folder": str(place), "runs": [one.to_dict() for one in runs]})
     elif runs:
         _show(runs)
     else:
-        click.echo(f"There are no runs in {place}. Make one: cgr demo, or cgr generate.")
+        say(f"There are no runs in {place}. Make one: cgr demo, or cgr generate.")
 
 
 def _show(runs: Sequence[ListedRun]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False, markup=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = WIDE
     table = Table(box=None, pad_edge=False)
     for head in HEADS:
         table.add_column(head, justify="right" if head in NUMBERS else "left", overflow="fold")
     for one in runs:
-        table.add_row(*_cells(one))
+        table.add_row(*map(visible_line, _cells(one)))
     console.print(table)
     for one in runs:
         if one.problem:
-            console.print(f"{one.name}: {one.problem}", soft_wrap=True)
+            console.print(visible_line(f"{one.name}: {one.problem}"), soft_wrap=True)
 
 
 def _cells(run: ListedRun) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from cgr.cli.main import say
 from cgr.cli.shared.arguments import PATH
 from cgr.cli.shared.options import model_options, settings_options
 from cgr.cli.solve import rule_and_parameters
@@ -87,7 +88,7 @@ def command(
     embedded one, or --model.
     """
     _check_installed()
-    from cgr.engines.completions.http import RetryPolicy
+    from cgr.engines.completions.policy import RetryPolicy
     from cgr.server.config import ABSTAINED, ServeConfig
     from cgr.server.keys import read_keys
     from cgr.server.run import serve
@@ -131,7 +132,7 @@ def _check(config: ServeConfig) -> None:
             f"Every worker would load {config.model.model} again.", "Start it as a server, and use --base-url."
         )
     if config.host not in LOCAL and not config.keys:
-        click.echo(f"warning: everybody who can reach {config.host} may use this server; see --api-key-file.", err=True)
+        say(f"warning: everybody who can reach {config.host} may use this server; see --api-key-file.", err=True)
 
 
 def _announce(config: ServeConfig, address: str) -> None:
@@ -144,5 +145,5 @@ def _announce(config: ServeConfig, address: str) -> None:
         body["messages"][0]["content"] += " Put the answer into \\boxed{}."
     key = " -H 'authorization: Bearer KEY'" if config.keys else ""
     text = json.dumps(body)
-    click.echo(f"Serving {served} at {address}/v1, page at {address}/. Try:")
-    click.echo(f"curl {address}/v1/chat/completions -H 'content-type: application/json'{key} -d '{text}'")
+    say(f"Serving {served} at {address}/v1, page at {address}/. Try:")
+    say(f"curl {address}/v1/chat/completions -H 'content-type: application/json'{key} -d '{text}'")

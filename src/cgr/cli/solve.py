@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from typing import Any, TextIO
@@ -11,13 +10,14 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from cgr.cli.main import say, say_json
 from cgr.cli.shared.arguments import JSON_OPTION
 from cgr.cli.shared.options import model_options, open_given, settings_options
 from cgr.drive.events import Decided, Event, Probed, Thinking
 from cgr.engines.base import ModelInfo
 from cgr.engines.open import ModelOptions
 from cgr.errors import UsageError
-from cgr.records import Probe
+from cgr.records import Probe, visible, visible_line
 from cgr.rules import Rule, read_parameters
 from cgr.settings import Resolved, Settings
 from cgr.solve import Model, Solution, in_domain
@@ -63,7 +63,7 @@ def command(
         display.interrupted()
         return 130
     if as_json:
-        click.echo(json.dumps(solution.summary(), ensure_ascii=False))
+        say_json(solution.summary())
     else:
         display.end(solution, gold, full)
     return 0
@@ -90,7 +90,7 @@ def rule_and_parameters(name: str, given: Sequence[str]) -> tuple[str, dict[str,
 def _question(question: str | None, given: ModelOptions, seed: int) -> tuple[str, str | None]:
     """The question, and its correct answer if it is a problem of the embedded model."""
     if question == "-":
-        return sys.stdin.read(), None
+        return _standard_input(), None
     if question is not None:
         return question, None
     if not given.embedded:
@@ -101,11 +101,23 @@ def _question(question: str | None, given: ModelOptions, seed: int) -> tuple[str
     return problem.text, str(problem.answer)
 
 
+def _standard_input() -> str:
+    if sys.stdin is None:
+        raise UsageError("Standard input is closed.", 'Give the question as an argument: cgr solve "..."')
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            "Standard input is not text in UTF-8.", "Convert it, or give the question as an argument."
+        ) from error
+
+
 class LiveDisplay:
     """Prints events as they arrive: in colour on a terminal, as plain text elsewhere, nothing if `quiet`."""
 
     def __init__(self, quiet: bool = False, file: TextIO | None = None) -> None:
-        self.console = Console(file=file or sys.stdout, quiet=quiet, highlight=False, soft_wrap=True)
+        plain: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False, "soft_wrap": True}
+        self.console = Console(file=file or sys.stdout, quiet=quiet, **plain)
         self.probes: list[Probe] = []
         self.threshold = 1.0
         self.rule = Rule()
@@ -116,9 +128,9 @@ class LiveDisplay:
         self.threshold, self.rule = resolved.threshold, resolved.rule
         if own_problem:
             self.console.print("No question was given: this is one of the embedded model's problems.", style="italic")
-        self.console.print(Text(question.strip(), style="bold"))
+        self.console.print(Text(visible(question.strip()), style="bold"))
         self.console.print(
-            f"{info.name} on {info.engine}, rule {resolved.rule.name}, {resolved.rule.probe_text}, "
+            f"{visible_line(info.name)} on {info.engine}, rule {resolved.rule.name}, {resolved.rule.probe_text}, "
             f"budget {resolved.budget}\n",
             style="dim",
         )
@@ -129,7 +141,7 @@ class LiveDisplay:
         """Print one event of the driver."""
         match event:
             case Thinking(text, forced):
-                self.console.print(Text(text, style="yellow" if forced else "dim"), end="")
+                self.console.print(Text(visible(text), style="yellow" if forced else "dim"), end="")
                 self._fresh_line = text.endswith("\n")
             case Probed(probe):
                 self._probed(probe)
@@ -143,7 +155,7 @@ class LiveDisplay:
             self.console.print(f"  ? {probe.at:>6}  entropy of the next token = {probe.entropy:.3f} bits", style="cyan")
             return
         sign = "≤" if probe.bound else "="
-        answer = probe.answer if probe.closed else f"{probe.answer}…"
+        answer = visible_line(probe.answer) + ("" if probe.closed else "…")
         certainty = f"certainty {sign} {probe.certainty:.3f}  {certainty_chart(self.probes)}"
         colour = "green" if probe.closed and probe.certainty >= self.threshold else "yellow"
         shown = (f"{answer:<10} ", "bold" if probe.closed else "")
@@ -179,18 +191,18 @@ class LiveDisplay:
             rows.append(("Correct", gold))
         rows.append(("In full", _in_full(solution, full)))
         for name, value in rows:
-            self.console.print(f"{name:<11}{value}")
+            self.console.print(f"{name:<11}{visible_line(value)}")
 
     def interrupted(self) -> None:
         """Print the last probe, the best answer so far, on standard error."""
         self._end_line()
         if not self.probes:
-            click.echo("Interrupted before the first probe: there is no answer yet.", err=True)
+            say("Interrupted before the first probe: there is no answer yet.", err=True)
             return
         last = self.probes[-1]
         certainty = f"{'at most ' if last.bound else ''}{last.certainty:.3f}"
         probed = f"The last probe, after {last.at} tokens, answered {last.answer!r} with certainty {certainty}."
-        click.echo(f"Interrupted. {probed}", err=True)
+        say(f"Interrupted. {probed}", err=True)
 
 
 def _answer_line(solution: Solution) -> Text:
@@ -199,9 +211,10 @@ def _answer_line(solution: Solution) -> Text:
     if solution.abstained:
         return Text(f"Answer     none: the certainty of {solution.certainty:.3f} is too low, so it abstains", style="bold")
     note = "" if solution.closed else "  (cut off: the closing brace is missing)"
+    answer = visible_line(solution.answer or "")
     if solution.in_domain is False:
-        return Text(f"Answer     {solution.answer}{note}  (not to be trusted: see the note above)", style="bold yellow")
-    return Text(f"Answer     {solution.answer}{note}", style="bold green")
+        return Text(f"Answer     {answer}{note}  (not to be trusted: see the note above)", style="bold yellow")
+    return Text(f"Answer     {answer}{note}", style="bold green")
 
 
 def _in_full(solution: Solution, full: int | None) -> str:

@@ -25,7 +25,7 @@ from cgr.server.generation import Generation
 from cgr.server.keys import may_enter
 from cgr.server.logs import log
 from cgr.server.messages import MessageStream, WholeMessage
-from cgr.server.page import PAGE_HEADERS, page
+from cgr.server.page import FILES_AT, PAGE_HEADERS, page, page_file
 from cgr.server.protocol import ChatBody, CompletionBody, MessagesBody, ResponsesBody, SamplingFields
 from cgr.server.reading import PassOn
 from cgr.server.responses import ResponseBuilder, ResponseStream
@@ -34,7 +34,8 @@ from cgr.server.text_completions import CompletionStream, WholeCompletion
 
 T = TypeVar("T", bound=BaseModel)
 Handler = Callable[[Exchange], Awaitable[None]]
-OPEN_PATHS = frozenset({"/", "/health", "/ready", "/openapi.json"})  # need no key
+PAGE_FILE = FILES_AT + "{name}"
+OPEN_PATHS = frozenset({"/", PAGE_FILE, "/health", "/ready", "/openapi.json"})  # need no key
 ALIASES = ("plain", "cgr-0.95", "cgr-0.97", "cgr-0.99")
 TEXT = {"content-type": "text/plain; version=0.0.4; charset=utf-8"}
 
@@ -55,6 +56,7 @@ def create_app(gateway: Gateway) -> Callable[[Scope, Receive, Send], Awaitable[N
             ("GET", "/metrics", endpoints.metrics),
             ("GET", "/openapi.json", endpoints.openapi),
             ("GET", "/", endpoints.page),
+            ("GET", PAGE_FILE, endpoints.page_file),
         )
     ]
     allowed = gateway.config.cors
@@ -236,7 +238,15 @@ class Endpoints:
 
     async def page(self, exchange: Exchange) -> None:
         """GET /"""
-        await exchange.reply(200, page(), PAGE_HEADERS)
+        await exchange.reply(200, page(self.config), PAGE_HEADERS)
+
+    async def page_file(self, exchange: Exchange) -> None:
+        """GET /page/NAME: a style sheet or a script of the page"""
+        found = page_file(exchange.scope["path_params"]["name"])
+        if found is None:
+            await _no_such_path(exchange)
+        else:
+            await exchange.reply(200, *found)
 
 
 def _own() -> dict[str, Any]:

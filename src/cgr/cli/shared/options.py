@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import Field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import click
 
+from cgr.cli.main import say
 from cgr.engines.open import ModelOptions
 from cgr.errors import UnknownName, UsageError
+from cgr.records import visible_line
 from cgr.rules import known_rules
 from cgr.settings import Settings
 
@@ -162,12 +168,39 @@ def refuse_probe_model(given: ModelOptions, hint: str) -> None:
         raise UsageError("Nothing is probed here, so --probe-model has no use.", hint)
 
 
+@contextmanager
+def waiting_for(addresses: Sequence[str]) -> Iterator[None]:
+    """Show on a terminal that servers are waited for, and how long."""
+    if not (addresses and sys.stderr.isatty()):
+        yield
+        return
+    ended = threading.Event()
+    counting = threading.Thread(target=_count_seconds, args=(" and ".join(addresses), ended), daemon=True)
+    counting.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        counting.join()
+
+
+def _count_seconds(where: str, ended: threading.Event) -> None:
+    start, erase = time.monotonic(), ""
+    while not ended.wait(1.0):
+        sys.stderr.write(f"\rwaiting for {visible_line(where)} ({time.monotonic() - start:.0f} s)")
+        sys.stderr.flush()
+        erase = "\r\x1b[K"
+    sys.stderr.write(erase)
+    sys.stderr.flush()
+
+
 def open_given(given: ModelOptions, *, sessions: int = 1, overlap: bool | None = None, budget: int | None = None) -> Model:
     """The chosen model, connected. Its notes are printed on standard error."""
     from cgr.solve import Model
 
     model = Model(replace(given, sessions=sessions, overlap=bool(overlap), budget=budget).engine())
-    model.connect()
+    with waiting_for(given.addresses):
+        model.connect()
     for note in model.engine.notes:
-        click.echo(f"note:  {note}", err=True)
+        say(f"note:  {note}", err=True)
     return model

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from cgr.engines.completions.dialect import LLAMA, CompletionRequest, Dialect, Piece, read_reply, request_body
-from cgr.engines.completions.http import BadReply, Fault, Purpose, RequestKind, RetryPolicy, Server
+from cgr.engines.completions.http import BadReply, Fault, Purpose, RequestKind, Server
+from cgr.engines.completions.policy import RetryPolicy
 from cgr.engines.text.chat import ThinkTags, render
 from cgr.engines.text.model_files import LocalTokenizer
 from cgr.errors import EngineError, UsageError

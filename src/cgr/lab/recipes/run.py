@@ -8,12 +8,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from cgr import __version__
 from cgr.engines.base import Capabilities, ModelInfo
+from cgr.files import write_text
 from cgr.lab.ablate import WrittenAblations, ablate
 from cgr.lab.output import style
 from cgr.lab.recipes.recipe import ExtraProbes, Recipe
@@ -32,10 +34,19 @@ STAMP = "made.json"  # what a report was made from; written last, so its existen
 
 
 class Experiment:
-    """A recipe and the folder of its run. `sessions`: traces at once; `api_key`: for the recipe's server."""
+    """A recipe and the folder of its run. `sessions`: traces at once; `api_key`: for the recipe's server; `opening`: a
+    context that is entered while the recipe's model is opened."""
 
-    def __init__(self, recipe: Recipe, folder: Path, *, sessions: int = 1, api_key: str | None = None) -> None:
-        self.recipe, self.folder, self.sessions, self.api_key = recipe, folder, sessions, api_key
+    def __init__(
+        self,
+        recipe: Recipe,
+        folder: Path,
+        *,
+        sessions: int = 1,
+        api_key: str | None = None,
+        opening: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self.recipe, self.folder, self.sessions, self.api_key, self.opening = recipe, folder, sessions, api_key, opening
         self.plan: Plan = recipe.plan()
 
     def make(
@@ -98,7 +109,8 @@ class Experiment:
 
     def _open(self) -> Model:
         """The recipe's model, with every key of the recipe that is an option of a model."""
-        return open_model(**self.recipe.model_options() | {"sessions": self.sessions, "api_key": self.api_key})
+        with self.opening():
+            return open_model(**self.recipe.model_options() | {"sessions": self.sessions, "api_key": self.api_key})
 
     def notes(self) -> tuple[str, ...]:
         """What a user should know about the model, if it was loaded."""
@@ -130,7 +142,7 @@ class Experiment:
         written = write_report(
             [self.folder], folder, thresholds=self.recipe.thresholds, penalties=self.recipe.penalties, probe_set=DEFAULT
         )
-        (folder / STAMP).write_text(self._stamp(folder) + "\n", encoding="utf-8")
+        write_text(folder / STAMP, self._stamp(folder) + "\n")
         return written
 
     def _unchanged(self, folder: Path) -> WrittenReport | None:

@@ -6,7 +6,6 @@ trace is the same whether it is probed or not, and the same as in `cgr solve`.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -31,6 +30,7 @@ from cgr.solve import Model
 Made = tuple[RecordedTrace, tuple[int, ...], float]  # a new trace, the ids of its prompt, and the seconds that it took
 FORCING = ("budget-forcing", "cgr-forced")
 WRITTEN_TOKENS = 1024
+MAX_TRACES = 10_000_000  # the list of them is in memory
 MAX_STRETCH = 256  # longer stretches are split, so that progress is shown
 
 
@@ -78,6 +78,11 @@ class Plan:
     def __post_init__(self) -> None:
         if self.seeds < 1:
             raise UsageError(f"With {self.seeds} seeds there are no traces.", "Use --seeds 1 or more.")
+        if self.seeds * len(self.questions) > MAX_TRACES:
+            raise UsageError(
+                f"{self.seeds} seeds of {len(self.questions)} questions are too many traces for one run.",
+                f"A run has at most {MAX_TRACES}: use fewer --seeds or a smaller --limit.",
+            )
         if self.written_tokens < 0:
             raise UsageError("A model cannot write fewer than 0 tokens.", "Use --written-tokens 0 to write nothing.")
         if not self.questions:
@@ -121,12 +126,7 @@ class Plan:
 
 def generate(folder: Path, plan: Plan, model: Model, *, sessions: int = 1, progress: Progress | None = None) -> None:
     """Generate every trace of the plan that the run lacks. After an interruption, the same call continues."""
-
-    async def work() -> None:
-        async with model:
-            await agenerate(folder, plan, model.engine, sessions=sessions, progress=progress)
-
-    asyncio.run(work())
+    model.run(lambda: agenerate(folder, plan, model.engine, sessions=sessions, progress=progress))
 
 
 async def agenerate(

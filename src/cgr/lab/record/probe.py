@@ -6,7 +6,6 @@ what produced it: the cuts, the options of the probes, and the probed model.
 
 from __future__ import annotations
 
-import asyncio
 import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -191,13 +190,12 @@ def probe_each(
     """
 
     async def work() -> list[str]:
-        async with model:
-            return [
-                await aprobe(folder, one, model.engine, open_generator=open_generator, sessions=sessions, progress=progress)
-                for one in requests
-            ]
+        return [
+            await aprobe(folder, one, model.engine, open_generator=open_generator, sessions=sessions, progress=progress)
+            for one in requests
+        ]
 
-    return asyncio.run(work())
+    return model.run(work)
 
 
 async def aprobe(

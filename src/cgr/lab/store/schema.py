@@ -73,8 +73,20 @@ def translate_errors(path: Path) -> Iterator[None]:
     """Raise SQLite's errors as errors of this package."""
     try:
         yield
-    except sqlite3.DatabaseError as error:
+    except sqlite3.Error as error:
         raise _translated(error, path) from error
+    except OverflowError as error:
+        raise UsageError(f"{path} cannot hold a number of this size.", "Whole numbers have at most 63 bits.") from error
+
+
+@contextmanager
+def translate_damage(path: Path, what: str) -> Iterator[None]:
+    """Raise an error of this package for a stored value that cannot be read."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError) as error:
+        message = f"{path} is damaged: {what} cannot be read ({error})."
+        raise NotARun(message, "Restore a backup, or make the run again in another folder.") from error
 
 
 def _translated(error: sqlite3.Error, path: Path) -> CgrError:
@@ -106,14 +118,6 @@ def folder_of(path: Path) -> Path:
 def forced_run(run: Path) -> Path:
     """The folder of the forced run that a recipe records beside a natural one."""
     return run / FORCED
-
-
-def make_folder(folder: Path) -> None:
-    """Create the folder of a run."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{folder} cannot be created: {error.strerror}.", "Choose another folder for the run.") from error
 
 
 def lock_writer(folder: Path) -> sqlite3.Connection:

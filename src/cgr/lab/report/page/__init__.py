@@ -15,6 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from cgr.files import write_text
 from cgr.lab.compare import tables
 from cgr.lab.compare.result import Compared
 from cgr.lab.decide.columns import Checker
@@ -24,8 +25,8 @@ from cgr.records import Probe
 PageRun = tuple[RunInfo, Sequence[RecordedTrace], Mapping[str, Any]]
 
 FILE = "index.html"
-SHARED = ("base.css", "chart.css", "elements.js", "numbers.js", "chart.js")  # in cgr/web
-STYLES = ("base.css", "chart.css", "page.css", "tables.css", "media.css")
+SHARED = ("base.css", "chart.css", "thinking.css", "elements.js", "numbers.js", "chart.js")  # in cgr/web
+STYLES = ("base.css", "chart.css", "thinking.css", "page.css", "tables.css", "media.css")
 SCRIPTS = (
     *("data.js", "decide.js", "scores.js", "curves.js", "numbers.js", "elements.js", "chart.js", "headline.js", "hero.js"),
     *("figures.js", "figures-trust.js", "figures-tokens.js", "tables.js", "summary.js", "prospects.js", "compare.js"),
@@ -61,8 +62,7 @@ def write(
         "script": "\n".join(map(_source, SCRIPTS)),
     }
     text = SLOT.sub(lambda slot: slots[slot[1]], _source("page.html"))
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / FILE).write_bytes(text.encode("utf-8", "backslashreplace"))
+    write_text(folder / FILE, text)
     return folder / FILE
 
 
