@@ -210,7 +210,8 @@ class Answer:
         """As in `cgr solve`: the seed is keyed by the question."""
         seed, inspected = self.request.sampling.seed, resolved.sampling().logprobs
         key = str(ids) if is_ids(prompt) else "\n".join(one.content for one in messages_of(prompt))  # type: ignore[arg-type]
-        return replace(self.request.sampling, seed=keyed_seed(seed, key), limit=budget, logprobs=inspected)
+        stops = tuple(stop for stop in self.request.sampling.stop if not stop.isspace())
+        return replace(self.request.sampling, seed=keyed_seed(seed, key), limit=budget, logprobs=inspected, stop=stops)
 
     def _style(self, resolved: Resolved) -> AnswerStyle:
         request = self.request
@@ -222,6 +223,7 @@ class Answer:
             wait,
             self.config.abstain_message,
             probed=request.mode != "off",
+            blank_stops=tuple(stop for stop in request.sampling.stop if stop.isspace()),
         )
 
     def _fitting(self, budget: int, prompt: int, room: int) -> int:
