@@ -209,9 +209,7 @@ def test_the_threshold_of_the_server_is_the_default(tab: Browser, watched: Serve
     assert tab.run('document.querySelectorAll("#pane-plain .probe").length') == 0
 
 
-def test_thinking_is_shown_while_it_comes_and_escape_stops_it(
-    tab: Browser, gateway: Served, fake: FakeUpstream
-) -> None:
+def test_thinking_is_shown_while_it_comes_and_escape_stops_it(tab: Browser, gateway: Served, fake: FakeUpstream) -> None:
     fake.pace, fake.length, fake.sure_at = 0.02, 390, 10_000
     tab.visit(gateway.address + "/")
     before = gateway.metric("cgr_client_disconnects_total")
