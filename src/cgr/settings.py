@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, overload
 
+from cgr import calibration as promises
+from cgr.calibration import Calibration
 from cgr.certainty import AGGREGATES
 from cgr.certainty import DEFAULT as AGGREGATE
 from cgr.engines.base import ModelInfo, Sampling
@@ -26,7 +28,8 @@ PROMPT_ROOM = 512  # tokens left for the question in a context that is too small
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What a user may choose. None: the paper's value if it fits the model and the rule, else one that does.
-    `parameters`: of the rule, by name, beside threshold and interval."""
+    `parameters`: of the rule, by name, beside threshold and interval. `calibration`: a promise, or its file; it fixes the
+    rule and how it is used, and what was set otherwise is refused."""
 
     rule: str = option("cgr", "The stopping rule: a name (see `cgr rules`) or a file written by `cgr fit`.")
     threshold: float | None = option(None, "Certainty from which to stop.  [default: 0.99, or the rule's own]")
@@ -47,8 +50,13 @@ class Settings:
     full: bool = option(False, "Decode every answer to its end, even if its first tokens are not certain.")
     instruction: str = option(INSTRUCTION, "Text after each question.")
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    calibration: Calibration | str | None = option(
+        None, "A file of `cgr calibrate`: its rule and threshold, for its model, prompt and interval.", "FILE"
+    )
 
     def __post_init__(self) -> None:
+        if self.calibration is not None:
+            self._calibrate()
         if self.threshold is not None:
             check_threshold(self.threshold)
         for what, value in (("interval", self.interval), ("budget", self.budget)):
@@ -71,8 +79,25 @@ class Settings:
                 raise UnknownName.among("option", name, names)
         return cls(**options)
 
+    def _calibrate(self) -> None:
+        """Take what the calibration fixes."""
+        promise = self.promise
+        object.__setattr__(self, "calibration", promise)
+        usual: dict[str, Any] = {one.name: {} if one.name == "parameters" else one.default for one in fields(self)}
+        given = {name: getattr(self, name) for name in usual if getattr(self, name) != usual[name]}
+        for name, value in promise.settings(given).items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def promise(self) -> Calibration:
+        """The calibration, read from its file if needed; an error if there is none."""
+        given = self.calibration
+        return given if isinstance(given, Calibration) else promises.read(given or "")
+
     def resolve(self, info: ModelInfo) -> Resolved:
         """These settings on this model, with a value for everything that was None."""
+        if self.calibration is not None:
+            self.promise.check_model(info)
         budget = self.budget or info.budget or min(BUDGET, max(info.context - PROMPT_ROOM, 1))
         interval = self.interval or info.interval or default_interval(budget)
         limit = self.max_answer_tokens or info.max_answer_tokens or MAX_TOKENS

@@ -110,6 +110,8 @@ class Model:
         settings = Settings.of(**options)
         await self.engine.connect()
         resolved = settings.resolve(self.engine.info)
+        if settings.calibration is not None:
+            settings.promise.check_prober(self.engine.prober.info if self.engine.prober else None)
         settings, spec = resolved.settings, resolved.settings.spec()
         overlap = self._overlap(settings)
         room = resolved.budget + await answer_room(self.engine, spec, resolved.rule.probe_style.over(spec))

@@ -152,6 +152,10 @@ class Store:
         """The token ids of a trace's prompt."""
         return codec.unpack("I", self._one("SELECT prompt_ids FROM traces WHERE id = ?", self._trace_id(key)))
 
+    def seconds(self, key: Key) -> float:
+        """How long it took to generate a trace."""
+        return float(self._one("SELECT seconds FROM traces WHERE id = ?", self._trace_id(key)))
+
     def unreadable(self) -> tuple[Key, ...]:
         """The question and seed of every trace that has neither token ids nor text."""
         return tuple(self._all(codec.UNREADABLE))
