@@ -62,7 +62,9 @@ def power(rng: np.random.Generator, draws: int) -> Table:
     """How often a risk of at most 1% is proved with 500 questions."""
     heads = (Head("seeds", "Seeds"), Head("bound", "Bound"), *(_share(f"at{risk:g}", f"risk {risk:.2%}") for risk in RISKS))
     shapes: tuple[tuple[int, Kind], ...] = ((1, EXACT), (1, BETTING), (8, BETTING))
-    rows = [(str(seeds), kind, *(_proved(rng, draws, seeds, kind, risk) for risk in RISKS)) for seeds, kind in shapes]
+    rows: list[tuple[Cell, ...]] = [
+        (str(seeds), kind, *(_proved(rng, draws, seeds, kind, risk) for risk in RISKS)) for seeds, kind in shapes
+    ]
     return Table("power", "500 questions: share of draws that prove a risk of at most 1%", heads, tuple(rows))
 
 

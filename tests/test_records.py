@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cgr.records import Decision, Probe, Question, Record, Token, Trace
+from cgr.records import Decision, Probe, Question, Record, Token, Trace, visible, visible_line
 
 shares = st.floats(0, 1)
 counts = st.integers(0, 1 << 31)
@@ -80,3 +81,48 @@ def test_what_a_decision_cost() -> None:
     assert (ended.probe_tokens, ended.answer_tokens) == (6, 2)
     stopped = Decision("certainty", "7", 0.5, True, False, 4, (probe,))
     assert (stopped.probe_tokens, stopped.answer_tokens) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain é 中 🎉 θ\n\t", "plain é 中 🎉 θ\n\t"),
+        ("\x1b[31mred\x1b[0m", "\\x1b[31mred\\x1b[0m"),
+        ("bell\x07 back\x08 return\r delete\x7f", "bell\\x07 back\\x08 return\\r delete\\x7f"),
+        ("csi\x9b31m", "csi\\x9b31m"),
+        ("\u202eabc\u2066", "\\u202eabc\\u2066"),
+        ("\ud800 \udcff", "\\ud800 \\udcff"),
+        ("\u2028", "\\u2028"),
+        ("[/x] [bold]", "[/x] [bold]"),
+    ],
+)
+def test_unprintable_characters_become_visible(text: str, shown: str) -> None:
+    assert visible(text) == shown
+    assert visible_line(text) == shown.replace("\n", "\\n")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [],
+        None,
+        {"at": "1", "answer": "7", "certainty": 0.5, "closed": True},
+        {"at": 1, "answer": 7, "certainty": 0.5, "closed": True},
+        {"at": 1, "answer": "7", "certainty": "0.5", "closed": True},
+        {"at": True, "answer": "7", "certainty": 0.5, "closed": True},
+        {"at": 1, "answer": "7", "certainty": 0.5, "closed": 1},
+        {"at": 1, "answer": "7", "certainty": 0.5, "closed": True, "tokens": [5]},
+    ],
+)
+def test_values_of_the_wrong_type_are_refused(data: Any) -> None:
+    with pytest.raises(ValueError, match=r"is not|must be"):
+        Probe.from_dict(data)
+
+
+def test_a_whole_number_is_a_number() -> None:
+    assert Probe.from_dict({"at": 1, "answer": "7", "certainty": 1, "closed": True}).certainty == 1
+
+
+def test_a_literal_has_one_of_its_values() -> None:
+    with pytest.raises(ValueError, match="'x' is not one of"):
+        Question.from_dict({"id": "a", "text": "b", "format": "x"})

@@ -18,7 +18,7 @@ def info(context: int, **own: Any) -> ModelInfo:
 
 def test_the_defaults() -> None:
     settings = Settings()
-    assert (settings.rule, settings.threshold, settings.temperature, settings.aggregate) == ("cgr", None, 0.6, "min")
+    assert (settings.rule, settings.threshold, settings.temperature, settings.spec().aggregate) == ("cgr", None, 0.6, "min")
     assert (settings.at_budget, settings.at_end_of_thinking, settings.close_think) == ("answer", "answer", "never")
     assert settings.prefix == "Final Answer: \\boxed{"
     assert not settings.overlap

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,9 +109,12 @@ async def test_a_prefix_of_ones_own(model: Model) -> None:
 
 
 async def test_a_loop_is_running_already(model: Model) -> None:
-    with pytest.raises(UsageError, match="event loop is running") as caught:
-        model.solve(QUESTION)
-    assert "await model.asolve" in caught.value.hint
+    """As in a notebook: the plain calls work, and block the loop."""
+    wanted = await model.asolve(QUESTION, budget=48)
+    assert gist(model.solve(QUESTION, budget=48)) == gist(wanted)
+    assert gist(cgr.solve(QUESTION, budget=48)) == gist(wanted)
+    with cgr.open_model() as other:
+        assert gist(other.solve(QUESTION, budget=48)) == gist(wanted)
 
 
 async def test_overlap_must_be_asked_for_when_opening() -> None:
@@ -146,9 +150,42 @@ async def test_what_does_not_fit(model: Model) -> None:
 
 async def test_unknown_options_are_refused(model: Model) -> None:
     with pytest.raises(UnknownName, match="'treshold'"):
-        await model.asolve(QUESTION, treshold=0.9)
+        await model.asolve(QUESTION, **{"treshold": 0.9})  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="question is empty"):
         await model.asolve(" ")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: cgr.solve(None), "A question is text or a list of messages, not None"),  # type: ignore[arg-type]
+        (lambda: cgr.solve(["text"]), "A question is text or a list of messages"),  # type: ignore[arg-type]
+        (lambda: cgr.solve("half a pair: \ud800"), "The question is not text in UTF-8"),
+        (lambda: cgr.solve(QUESTION, budget="64"), "budget must be a whole number, not '64'"),  # type: ignore[arg-type]
+        (lambda: cgr.solve(QUESTION, budget=64.5), "budget must be a whole number, not 64.5"),  # type: ignore[arg-type]
+        (lambda: cgr.solve(QUESTION, budget=True), "budget must be a whole number, not True"),
+        (lambda: cgr.solve(QUESTION, threshold="high"), "threshold must be a number, not 'high'"),  # type: ignore[arg-type]
+        (lambda: cgr.solve(QUESTION, temperature=None), "temperature must be a number, not None"),  # type: ignore[arg-type]
+        (lambda: cgr.solve(QUESTION, seed="x"), "seed must be a whole number"),  # type: ignore[arg-type]
+        (lambda: cgr.solve(QUESTION, rule=None), "rule must be text"),  # type: ignore[arg-type]
+        (lambda: cgr.solve(QUESTION, prefix="\udcff{"), "The prefix is not text in UTF-8"),
+        (lambda: cgr.solve(QUESTION, parameters="x"), "parameters must be a mapping"),  # type: ignore[arg-type]
+        (lambda: cgr.open_model(5), "model must be text, not 5"),  # type: ignore[arg-type]
+        (lambda: cgr.open_model(sessions="2"), "sessions must be a whole number"),  # type: ignore[arg-type]
+        (lambda: cgr.open_model(sessions=100_000), "100000 sessions"),
+        (lambda: cgr.open_model(sessions=4096), "llama.cpp cannot think about 4096 questions at once"),
+        (lambda: cgr.open_model(threads=100_000), "100000 threads"),
+        (lambda: cgr.open_model(base_url=5), "base_url must be text or a list of texts"),  # type: ignore[arg-type]
+    ],
+)
+def test_values_of_the_wrong_kind(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        call()
+
+
+def test_a_model_by_its_path() -> None:
+    with cgr.open_model(find_model(None)) as model:  # type: ignore[arg-type]
+        assert model.solve(QUESTION, rule="no-thinking").thinking_tokens == 0
 
 
 def test_models_that_are_none(tmp_path: Path) -> None:
@@ -275,8 +312,23 @@ async def test_other_models_cannot_tell_what_they_know(tmp_path: Path) -> None:
 
 def test_an_unknown_option_of_a_model() -> None:
     with pytest.raises(UsageError, match="no option of a model called 'session'") as caught:
-        cgr.open_model(session=2)
+        cgr.open_model(**{"session": 2})  # type: ignore[arg-type]
     assert "sessions" in caught.value.hint
+
+
+def test_a_closed_model_is_refused() -> None:
+    model = Model(scripted("a b </think>"))
+    assert model.solve(QUESTION, budget=4, interval=2).thinking_tokens == 2
+    model.close()
+    for use in (lambda: model.solve(QUESTION), model.connect, model.__enter__, lambda: asyncio.run(model.asolve(QUESTION))):
+        with pytest.raises(UsageError, match="This model is closed"):
+            use()
+
+
+async def test_connections_that_were_closed_are_opened_again() -> None:
+    model = Model(scripted("a b </think>"))
+    await model.aclose()
+    assert (await model.asolve(QUESTION, budget=4, interval=2)).thinking_tokens == 2
 
 
 def test_the_default_context_holds_the_default_budget() -> None:

@@ -6,6 +6,7 @@ never becomes sure.
     >>> solution.answer, solution.certainty, solution.stop_cause  # doctest: +SKIP
 """
 
+from cgr import interrupt as _interrupt  # noqa: F401 - first, before anything takes time
 from cgr.drive.events import Decided, Event, Probed, Thinking
 from cgr.errors import CgrError
 from cgr.records import Decision, Probe, Question, Token, Trace

@@ -15,6 +15,7 @@ from typing import Any
 
 from cgr.engines.base import ModelInfo
 from cgr.errors import UsageError
+from cgr.files import write_text
 from cgr.records import Record
 from cgr.rules import Rule, make_rule
 
@@ -106,11 +107,7 @@ class Calibration(Record):
 
     def write(self, path: Path) -> None:
         """Write the file; its folder is created if needed."""
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(self.to_dict(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"{path} cannot be written: {error.strerror}.", "Choose another --out.") from error
+        write_text(path, json.dumps(self.to_dict(), indent=1, ensure_ascii=False) + "\n")
 
     @property
     def allowed(self) -> tuple[float, ...]:

@@ -15,8 +15,24 @@ CgrError
 
 from __future__ import annotations
 
+import errno
+import json
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+OS_HINTS = {
+    errno.ENOSPC: "Free some space, or choose another place.",
+    errno.EDQUOT: "Free some space, or choose another place.",
+    errno.EFBIG: "The system limits the size of files here; choose another place.",
+    errno.EROFS: "This place can only be read; choose another one.",
+    errno.EACCES: "Check the permissions, or choose another place.",
+    errno.EPERM: "Check the permissions, or choose another place.",
+    errno.ENAMETOOLONG: "Use a shorter name.",
+    errno.EISDIR: "Give the path of a file.",
+    errno.ENOTDIR: "A part of the path is a file; choose another path.",
+    errno.ENOENT: "Check the path.",
+    errno.EMFILE: "Too many files are open: use fewer sessions, or raise the limit with `ulimit -n`.",
+}
 
 
 class CgrError(Exception):
@@ -76,3 +92,37 @@ class Busy(EngineError):
 
 class NotRecorded(CgrError):
     """A replay needs something that its recording does not hold."""
+
+
+def refused_by_system(error: OSError, what: str) -> UsageError:
+    """The error of the operating system as a sentence; `what` begins it, such as "x.json cannot be written"."""
+    reason = error.strerror or str(error) or type(error).__name__
+    return UsageError(f"{what}: {reason}.", OS_HINTS.get(error.errno or 0, "Check the path and the disk."))
+
+
+def explained(error: BaseException) -> CgrError | None:
+    """An error of Python or of the system as a sentence and a hint; None if it is a bug."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    match error:
+        case CgrError():
+            return error
+        case OSError():
+            name = error.filename.decode(errors="replace") if isinstance(error.filename, bytes) else error.filename
+            return refused_by_system(error, f"{name} cannot be used" if name else "Input or output failed")
+        case UnicodeDecodeError():
+            byte = error.object[error.start]
+            return UsageError(f"The input is not UTF-8: byte {error.start} is 0x{byte:02x}.", "Convert it to UTF-8.")
+        case UnicodeEncodeError():
+            return UsageError("The text contains something that is not a character.", "Use text in UTF-8.")
+        case MemoryError():
+            return UsageError("There is not enough memory.", "Use fewer sessions, a smaller context or a smaller model.")
+        case RecursionError():
+            return UsageError("The input is nested too deeply.", "Use input with fewer levels.")
+        case json.JSONDecodeError():
+            return UsageError(f"The input is not JSON: {error}.", "Check the file.")
+        case ImportError():
+            return UsageError(f"A package cannot be imported: {error}.", "Install cgr again, with the extra that you need.")
+    if type(error).__module__ == "sqlite3":
+        return UsageError(f"The file of a run cannot be used: {error}.", "Check that it is complete.")
+    return None

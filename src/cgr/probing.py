@@ -9,13 +9,14 @@ may have a style of its own (`ProbeStyle`), and may want no answer at all but on
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from cgr import certainty
 from cgr.errors import UnknownName, UsageError
-from cgr.records import Probe, Token
+from cgr.records import OptionProbabilities, Probe, Token
 
 PREFIX = "Final Answer: \\boxed{"
 INTEGER_TOKENS = 4  # three digits and a brace, at most one token each
@@ -28,6 +29,10 @@ END_TAG = "</think>"  # in a prefix, it is replaced by the model's own end tag
 TOP_KEPT = 5
 ROUNDING = 1e-6  # a smaller rest of probability is rounding
 ENTROPY_TOP = 1000  # alternatives to request from an engine that does not compute the entropy
+MIN_ALTERNATIVES = 2  # with only the chosen token, nothing is known about the other options
+AROUND_LETTER = " \t\r\n($).:}"  # may be in one token with the letter of an option
+OPTION_LINES = re.compile(r"^[ \t]*\(?([A-Z])[).:][ \t]", re.MULTILINE)
+OPTIONS_IN_TEXT = re.compile(r"\(([A-Z])\)\s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +50,8 @@ class ProbeSpec:
 
     `close_think`: whether the end tag goes before the prefix: `never` (as in the paper), `always`, or `auto` (not at a
     probe, but before the final answer at the budget). `reads`: the `answer` up to its closing brace; the `text`, which
-    continues after it up to `max_answer_tokens`; or only the `entropy` of the next token.
+    continues after it up to `max_answer_tokens`; or only the `entropy` of the next token. `options`: the letters of the
+    question's options, if it has any.
     """
 
     prefix: str = PREFIX
@@ -53,6 +59,7 @@ class ProbeSpec:
     aggregate: str = certainty.DEFAULT
     close_think: CloseThink = "never"
     reads: Reads = "answer"
+    options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         certainty.check(self.aggregate)
@@ -91,7 +98,7 @@ class ProbeSpec:
     def done(self, enough: float | None = None) -> Callable[[Sequence[Token]], bool]:
         """A function that says when to stop decoding: the answer closed, `limit` is reached, or, if a threshold is given
         and the aggregate can only fall, the certainty is already below it."""
-        cut = enough if self.aggregate in certainty.FALLING and self.reads == "answer" else None
+        cut = enough if certainty.falls(self.aggregate, self.options) and self.reads == "answer" else None
 
         def is_done(tokens: Sequence[Token]) -> bool:
             if len(tokens) >= self.limit:
@@ -122,6 +129,17 @@ class ProbeSpec:
             bound=not span.closed and not ended and len(tokens) < self.limit,
             decoded=len(tokens) + ended,
         )
+
+    def letter_token(self, tokens: Sequence[Token]) -> Token | None:
+        """The token with the letter of the answer, if the question has options and the answer is a letter."""
+        letter = certainty.letter_in(self.span(tokens).answer) if self.options and self.reads != "entropy" else None
+        return next((one for one in tokens if letter and one.text.strip(AROUND_LETTER).upper() == letter), None)
+
+    def with_options(self, probe: Probe, token: Token, texts: Mapping[int, str]) -> Probe:
+        """The probe with the probabilities of the options, from the alternatives to this token; `texts`: of their ids."""
+        alternatives = [(texts[one], certainty.probability(logprob)) for one, logprob in token.top]
+        told = replace(probe, options=option_probabilities(self.options, alternatives))
+        return replace(told, certainty=certainty.of_probe(self.aggregate, told))
 
     def _open(self, at: int, tokens: Sequence[Token]) -> Probe:
         """A probe for the entropy of the next token: its lower bound, and the total probability of the alternatives that
@@ -178,6 +196,30 @@ def entropy_bounds(top: Sequence[tuple[int, float]], vocabulary: int | None = No
 
 def _bits(chance: float) -> float:
     return -chance * math.log2(chance) if chance > 0 else 0.0
+
+
+def option_letters(question: str) -> tuple[str, ...]:
+    """The letters of a question's options: of lines such as `A) ...`, `(A) ...`, `A. ...` and `A: ...`, or of `(A) ...` in
+    one line; A, B and so on without a gap. Empty if the text lists fewer than two."""
+    for pattern in (OPTION_LINES, OPTIONS_IN_TEXT):
+        found = set(pattern.findall(question))
+        count = next((number for number in range(26) if chr(ord("A") + number) not in found), 26)
+        if count > 1:
+            return tuple(chr(ord("A") + number) for number in range(count))
+    return ()
+
+
+def option_probabilities(options: Sequence[str], alternatives: Sequence[tuple[str, float]]) -> OptionProbabilities:
+    """The probability of each option, from the texts and probabilities of the alternatives to the token with the letter.
+    An option that is not among them has the smallest probability that is; empty if there are no alternatives."""
+    if len(alternatives) < MIN_ALTERNATIVES:
+        return ()
+    least = min(chance for _, chance in alternatives)
+    found: dict[str, float] = {}
+    for text, chance in alternatives:
+        letter = text.strip(AROUND_LETTER).upper()
+        found[letter] = found.get(letter, 0.0) + chance
+    return tuple((option, found.get(option, least)) for option in options)
 
 
 def open_braces(text: str) -> int:

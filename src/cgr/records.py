@@ -7,21 +7,91 @@ A `Trace` is what a model thought. A `Probe` is what it would have answered at o
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
+import re
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
+
+from cgr.errors import UsageError
 
 Ended = Literal["end_of_thinking", "budget"]
 StopCause = Literal["certainty", "end_of_thinking", "budget", "gave_up"]
 AnswerFormat = Literal["integer", "number", "choice", "math"]
+OptionProbabilities = tuple[tuple[str, float], ...]  # of a question with lettered options: each letter's
 
 
 def option(default: Any, help: str, metavar: str | None = None) -> Any:
     """A field of a dataclass that is also an option on the command line."""
     return dataclasses.field(default=default, metadata={"help": help, "metavar": metavar})
+
+
+# control characters but line feed and tab, line separators, overrides of the text direction, halves of surrogate pairs
+UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def visible(text: str) -> str:
+    """The text with every character that a terminal would obey, or cannot show, as a visible escape such as `\\x1b`."""
+    return UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def visible_line(text: str) -> str:
+    """The same on one line: line feeds are shown too."""
+    return visible(text).replace("\n", "\\n")
+
+
+KINDS: Mapping[type, str] = {int: "a whole number", float: "a number", str: "text", bool: "yes or no (a bool)"}
+
+
+def check_types(options: Any) -> None:
+    """Raise `UsageError` if a field of this dataclass holds a value of the wrong type, or text that is not text."""
+    for one in dataclasses.fields(options):
+        name, value, kinds = one.name, getattr(options, one.name), _kinds_named(str(one.type))
+        if kinds and not is_of(value, kinds):
+            raise UsageError(
+                f"{name} must be {' or '.join(KINDS[kind] for kind in kinds if kind in KINDS)}, not {value!r:.60}.",
+                f"Give {name} another value.",
+            )
+        if isinstance(value, str):
+            check_text(value, name)
+
+
+def check_text(text: str, name: str) -> None:
+    """Raise `UsageError` if the text holds half of a surrogate pair, as bytes that are not UTF-8 become."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"The {name} is not text in UTF-8.", "Convert it to UTF-8.") from error
+
+
+def is_of(value: Any, kinds: Sequence[type]) -> bool:
+    """Whether a value has one of these types; a whole number is also a number, but True and False are not numbers."""
+    if isinstance(value, bool):
+        return bool in kinds
+    return isinstance(value, tuple(kinds)) or (isinstance(value, int) and float in kinds)
+
+
+@functools.cache
+def _kinds_named(hint: str) -> tuple[type, ...]:
+    """The types that a hint such as `int | None` names; () for a hint with other names, which is not checked."""
+    known = {kind.__name__: kind for kind in KINDS} | {"None": types.NoneType}
+    names = hint.split(" | ")
+    return tuple(known[name] for name in names) if all(name in known for name in names) else ()
+
+
+@functools.cache
+def _hints(cls: type) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
+def _kinds(hint: Any) -> tuple[type, ...]:
+    """The types that a hint of plain values allows; () for any other hint, which is not checked here."""
+    inner = typing.get_args(hint) if typing.get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
+    plain = (*KINDS, types.NoneType)
+    return tuple(inner) if all(one in plain for one in inner) else ()
 
 
 class Record:
@@ -40,7 +110,9 @@ class Record:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
         """The record that `to_dict` wrote; an unknown field is an error."""
-        hints = typing.get_type_hints(cls)
+        if not isinstance(data, dict):
+            raise ValueError(f"{cls.__name__} must be an object")
+        hints = _hints(typing.cast(type, cls))
         if unknown := data.keys() - hints.keys():
             raise ValueError(f"{cls.__name__} has no field {', '.join(sorted(unknown))}")
         return cls(**{name: _restore(hints[name], value) for name, value in data.items()})
@@ -60,6 +132,10 @@ def _restore(hint: Any, value: Any) -> Any:
         return tuple(_restore(one, item) for one, item in zip(inner, value, strict=True))
     if isinstance(hint, type) and issubclass(hint, Record):
         return hint.from_dict(value)
+    if (kinds := _kinds(hint)) and not is_of(value, kinds):
+        raise ValueError(f"{value!r:.60} is not {KINDS.get(kinds[0], 'valid')}")
+    if origin is Literal and value not in arguments:
+        raise ValueError(f"{value!r:.60} is not one of {', '.join(map(str, arguments))}")
     return value
 
 
@@ -96,7 +172,16 @@ Conversation = str | Sequence[Message]  # a plain string is one message of the u
 
 def messages_of(conversation: Conversation) -> tuple[Message, ...]:
     """A conversation as messages."""
-    return (Message("user", conversation),) if isinstance(conversation, str) else tuple(conversation)
+    if isinstance(conversation, str):
+        return (Message("user", conversation),)
+    valid = isinstance(conversation, Sequence) and all(
+        isinstance(one, Message) and isinstance(one.content, str) for one in conversation
+    )
+    if not valid:
+        raise UsageError(
+            f"A question is text or a list of messages, not {conversation!r:.60}.", 'Ask as in cgr.solve("What is 1+1?").'
+        )
+    return tuple(conversation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +205,8 @@ class Probe(Record):
     `probabilities` are those of the answer's content tokens. If `bound` is set, decoding stopped early because the
     certainty was already too low: the certainty is then an upper bound, and the answer is incomplete. `entropy` is that
     of the first token, in bits. If only the entropy was requested, there is no answer, and the one probability is the
-    total probability of the alternatives that were returned.
+    total probability of the alternatives that were returned. `options`: for a question with lettered options, the
+    probability of each letter where the answer's letter was decoded.
     """
 
     at: int
@@ -137,6 +223,12 @@ class Probe(Record):
     cached: int = 0
     decoded: int = 0
     seconds: float = 0.0
+    options: OptionProbabilities = ()
+
+    @property
+    def raw_certainty(self) -> float:
+        """The smallest raw probability of the answer's tokens, whatever the aggregate is."""
+        return min(self.probabilities, default=self.certainty)
 
     @property
     def text(self) -> str:
@@ -172,6 +264,12 @@ class Decision(Record):
     final: Probe | None = None
     eos: bool = False
     forced: int = 0
+
+    @property
+    def raw_certainty(self) -> float:
+        """The raw certainty of the probe or the final answer that this is from."""
+        source = self.final or (self.probes[-1] if self.probes else None)
+        return source.raw_certainty if source else 0.0
 
     @property
     def probe_tokens(self) -> int:

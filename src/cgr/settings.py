@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, overload
+from pathlib import Path
+from typing import Any, TypedDict, overload
 
 from cgr import calibration as promises
 from cgr.calibration import Calibration
-from cgr.certainty import AGGREGATES
 from cgr.certainty import DEFAULT as AGGREGATE
-from cgr.engines.base import ModelInfo, Sampling
+from cgr.certainty import NAMES as AGGREGATES
+from cgr.certainty import OPTIONS
+from cgr.engines.base import Capabilities, ModelInfo, Sampling
 from cgr.errors import DoesNotFit, UnknownName, UsageError
-from cgr.probing import MAX_TOKENS, PREFIX, CloseThink, ProbeSpec
+from cgr.probing import MAX_TOKENS, PREFIX, CloseThink, ProbeSpec, option_letters
 from cgr.reason import Abstention, AtEnd
-from cgr.records import Conversation, Message, messages_of, option
+from cgr.records import Conversation, Message, Question, check_text, check_types, messages_of, option
 from cgr.rules import Rule, make_rule
 from cgr.rules.base import INTERVAL, THRESHOLD, check_at_least_one, check_threshold, rule_class
 
@@ -23,6 +25,29 @@ BUDGET = 32_000
 INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
 PROBES_PER_BUDGET = BUDGET // INTERVAL
 PROMPT_ROOM = 512  # tokens left for the question in a context that is too small for the paper's budget
+
+
+class SolveOptions(TypedDict, total=False):
+    """The fields of `Settings` as keywords, so that editors and type checkers know them."""
+
+    rule: str
+    threshold: float | None
+    interval: int | None
+    budget: int | None
+    max_answer_tokens: int | None
+    aggregate: str | None
+    temperature: float
+    top_p: float
+    seed: int
+    at_budget: AtEnd
+    at_end_of_thinking: AtEnd
+    prefix: str
+    close_think: CloseThink
+    overlap: bool | None
+    full: bool
+    instruction: str
+    parameters: Mapping[str, Any]
+    calibration: Calibration | str | Path | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,28 +58,33 @@ class Settings:
 
     rule: str = option("cgr", "The stopping rule: a name (see `cgr rules`) or a file written by `cgr fit`.")
     threshold: float | None = option(None, "Certainty from which to stop.  [default: 0.99, or the rule's own]")
-    interval: int | None = option(None, "Thinking tokens between two probes.  [default: 1000, or the model's own]")
+    interval: int | None = option(None, "Thinking tokens between two probes.  [default: the model's own, or 1000]")
     budget: int | None = option(None, "Maximum number of thinking tokens.  [default: 32000, or what fits the model]")
     max_answer_tokens: int | None = option(None, "Maximum tokens of a probed answer.  [default: 32, or the model's own]")
-    aggregate: str = option(AGGREGATE, f"How token probabilities become one certainty: {', '.join(AGGREGATES)}.")
+    aggregate: str | None = option(
+        None, f"How token probabilities become one certainty: {', '.join(AGGREGATES)}.  [default: {AGGREGATE}]"
+    )
     temperature: float = option(0.6, "Sampling temperature; 0 is greedy.")
     top_p: float = option(1.0, "Nucleus sampling: keep this probability mass.")
     seed: int = option(0, "Random seed of the thinking.")
     at_budget: AtEnd = option("answer", "What to do if the budget is spent and the model is not certain.")
     at_end_of_thinking: AtEnd = option("answer", "What to do if the model ends its thinking and is not certain.")
-    prefix: str = option(PREFIX, "Text that a probe appends to ask for the answer.")
+    prefix: str = option(PREFIX, f"Text that a probe appends to ask for the answer.  [default: '{PREFIX}']")
     close_think: CloseThink = option(
         "never", "Whether to write the end tag before the prefix; auto: only before the final answer."
     )
     overlap: bool | None = option(None, "Continue thinking while a probe is running.  [default: only on servers]")
     full: bool = option(False, "Decode every answer to its end, even if its first tokens are not certain.")
-    instruction: str = option(INSTRUCTION, "Text after each question.")
+    instruction: str = option(INSTRUCTION, f"Text after each question.  [default: '{INSTRUCTION}']")
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    calibration: Calibration | str | None = option(
+    calibration: Calibration | str | Path | None = option(
         None, "A file of `cgr calibrate`: its rule and threshold, for its model, prompt and interval.", "FILE"
     )
 
     def __post_init__(self) -> None:
+        check_types(self)
+        if not isinstance(self.parameters, Mapping):
+            raise UsageError(f"parameters must be a mapping, not {self.parameters!r:.60}.", "Use {'name': value}.")
         if self.calibration is not None:
             self._calibrate()
         if self.threshold is not None:
@@ -92,7 +122,16 @@ class Settings:
     def promise(self) -> Calibration:
         """The calibration, read from its file if needed; an error if there is none."""
         given = self.calibration
-        return given if isinstance(given, Calibration) else promises.read(given or "")
+        if isinstance(given, Calibration):
+            return given
+        if not isinstance(given, str | Path):
+            raise UsageError(f"calibration must be a file, not {given!r:.60}.", "Make one with `cgr calibrate`.")
+        return promises.read(given)
+
+    def check_prober(self, info: ModelInfo | None) -> None:
+        """Raise an error if there is a calibration and it was made with probes of another model."""
+        if self.calibration is not None:
+            self.promise.check_prober(info)
 
     def resolve(self, info: ModelInfo) -> Resolved:
         """These settings on this model, with a value for everything that was None."""
@@ -109,15 +148,23 @@ class Settings:
         rule = self._rule(interval).within(budget)
         threshold = getattr(rule, "threshold", THRESHOLD) if self.threshold is None else self.threshold
         settings = replace(self, budget=budget, interval=interval, max_answer_tokens=limit, threshold=float(threshold))
+        settings = replace(settings, aggregate=self.aggregate or AGGREGATE)
         return Resolved(settings, rule, budget, interval, float(threshold))
 
     def abstention(self) -> Abstention:
         sure = THRESHOLD if self.threshold is None else self.threshold
         return Abstention(self.at_budget, self.at_end_of_thinking, sure)
 
-    def spec(self) -> ProbeSpec:
+    def spec(self, question: str | None = None) -> ProbeSpec:
+        """How to probe; with the aggregate `options`, the options are those that the question lists."""
         limit = MAX_TOKENS if self.max_answer_tokens is None else self.max_answer_tokens
-        return ProbeSpec(self.prefix, limit, self.aggregate, self.close_think)
+        options = option_letters(question) if question is not None and self.aggregate == OPTIONS else ()
+        if question is not None and self.aggregate == OPTIONS and not options:
+            raise UsageError(
+                "The question lists no options, so there is no certainty over them.",
+                "Write each on its own line, as in 'A) ...', or use another --aggregate.",
+            )
+        return ProbeSpec(self.prefix, limit, self.aggregate or AGGREGATE, self.close_think, options=options)
 
     def sampling(self) -> Sampling:
         return Sampling(self.temperature, self.top_p, self.seed)
@@ -131,6 +178,7 @@ class Settings:
     def prompt(self, question: Conversation) -> Conversation:
         """The question, or the last message of a conversation, followed by the instruction."""
         *before, last = messages_of(question) or (Message("user", ""),)
+        check_text(last.content, "question")
         if not last.content.strip():
             raise UsageError("The question is empty.", 'Ask something: cgr solve "Start with x=864. ..."')
         if last.role != "user":
@@ -164,3 +212,24 @@ class Resolved:
     def sampling(self) -> Sampling:
         """How to sample for this rule: one that inspects the thinking needs its log-probabilities."""
         return replace(self.settings.sampling(), logprobs=bool(self.rule.inspect_every))
+
+
+def default_aggregate(questions: Iterable[Question], capabilities: Capabilities) -> str:
+    """The aggregate of a new run if none was chosen: over the options if there are choice questions and the engine returns
+    the alternatives to a token."""
+    return OPTIONS if capabilities.alternatives and has_options(questions) else AGGREGATE
+
+
+def has_options(questions: Iterable[Question]) -> bool:
+    """Whether some of these are choice questions whose text lists the options."""
+    return any(one.format == "choice" and option_letters(one.text) for one in questions)
+
+
+def options_note(questions: Iterable[Question], aggregate: str | None, capabilities: Capabilities) -> tuple[str, ...]:
+    """A note, if certainty over the options is wanted (None: the default) but cannot be had on this engine."""
+    if aggregate not in (None, OPTIONS) or capabilities.alternatives or not has_options(questions):
+        return ()
+    return (
+        "This engine does not return the alternatives to a token, so the certainty of choice questions is not normalised "
+        f"over their options: it is the aggregate {AGGREGATE!r}.",
+    )

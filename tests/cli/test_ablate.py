@@ -24,7 +24,7 @@ def test_conclusions_missing_probes_and_the_path_of_the_page_are_printed(folder:
     assert found.startswith("Interval between probes: Best net saving at an interval of ")
     assert missing.splitlines() == [
         "A separate probing model: not recorded. No other model was probed on these traces.",
-        f"  cgr probe {folder} --model embedded-prober --set prober",
+        f"  cgr probe {folder} --model embedded-prober --probes prober",
     ]
     assert page == str(folder / "ablations" / "index.html")
 

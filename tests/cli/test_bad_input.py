@@ -44,6 +44,13 @@ MORE_BAD: list[tuple[str, tuple[str, ...], str]] = [
     ("no tags", (QUESTION, "--think-tags", "think"), "does not name think tags"),
     ("no threads", (QUESTION, "--threads", "0"), "0 threads"),
     ("two questions", (QUESTION, QUESTION), "unexpected extra argument"),
+    ("requests of no tokens", (QUESTION, "--chunk", "0"), "cannot be for 0 tokens"),
+    (
+        "a negative number of answers",
+        (QUESTION, "--rule", "dynasor", "--set", "agree=-1"),
+        "'agree' of 'dynasor' cannot be -1",
+    ),
+    ("options that are not there", (QUESTION, "--aggregate", "options"), "lists no options"),
 ]
 
 
@@ -113,3 +120,41 @@ def test_files_that_are_not_models(tmp_path: Path, name: str, message: str, capf
 def test_a_file_that_is_not_gguf(tmp_path: Path) -> None:
     error, _ = refused(QUESTION, "--model", str(files(tmp_path)["text.gguf"]))
     assert "is not a GGUF file" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("generate", "--questions", "aime2025", "--out", "{new}"),
+            "it cannot be reached, and there is no copy in its cache",
+        ),
+        (("solve", QUESTION, "--model", "some-org/some-name"), "The hub has no model 'some-org/some-name', or cannot be"),
+    ],
+)
+def test_without_a_connection_to_the_hub(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    """One sentence and a hint: none of the library's retries."""
+    offline = {
+        "HF_ENDPOINT": "http://127.0.0.1:9",
+        "HF_HOME": str(tmp_path / "hub"),
+        "HF_HUB_OFFLINE": "0",
+        "no_proxy": "*",
+    }
+    done = command(*(one.replace("{new}", str(tmp_path / "run")) for one in arguments), env=offline)
+    assert message in complaint(done.returncode, done.stdout, done.stderr)[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("generate", "--questions", "arithmetic", "--out", ""), "A path cannot be empty"),
+        (("report", "somewhere", "--out", ""), "A path cannot be empty"),
+        (("report", ""), "A path cannot be empty"),
+        (("demo", "--out", ""), "A path cannot be empty"),
+        (("fit", "somewhere", "--penalty", "nan"), "A penalty of nan"),
+    ],
+)
+def test_paths_and_penalties(arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code = run(list(arguments))
+    told = capsys.readouterr()
+    assert message in complaint(code, told.out, told.err)[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 
@@ -42,6 +43,17 @@ def test_what_a_model_writes_is_text_not_markup(text: str) -> None:
     live.show(Thinking(text))
     live.show(Probed(Probe(16, text, 0.5, True)))
     assert out.getvalue().count(text) == 2
+
+
+def test_what_a_model_writes_has_no_power_over_the_terminal() -> None:
+    live, out = display()
+    live.show(Thinking("\x1b[2J\u202e\rx\n"))
+    live.show(Probed(Probe(16, "\x9b31m\n", 0.5, True)))
+    live.begin("\x1b]0;title\x07", Settings().resolve(INFO), replace(INFO, name="\x1b[31m"), own_problem=False)
+    shown = out.getvalue()
+    assert "\\x1b[2J\\u202e\\rx\n" in shown
+    assert "\\x9b31m\\n" in shown
+    assert not [one for one in "\x1b\x07\x9b\u202e\r" if one in shown]
 
 
 @pytest.mark.parametrize(

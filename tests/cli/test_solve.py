@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from cgr import Model
+from cgr.cli.main import run
 from cgr.model.problems import is_held_out
+from cgr.rules import make_rule
 from cgr.solve import find_model
 from tests.support import CGR, JSON_KEYS, QUESTION, command, environment, python
 
@@ -112,6 +114,29 @@ def test_all_of_the_thinking_is_shown(loaded: Model, overlap: bool) -> None:
     shown = command("solve", QUESTION, *options).stdout.split("\n\nAnswer  ")[0].splitlines()[3:]
     lines = [line for line in shown if not line.startswith("  ? ")]
     assert "".join(lines) == thinking.replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("options", "lines"),
+    [
+        (("cgr",), ("a probe every 16 tokens", "(threshold 0.99)")),
+        (("dynasor", "--set", "agree=1"), ("because 1 probe gave", "a probe every 32 tokens")),
+        (("no-thinking",), ("no probes,", "Stopped    because this rule does not let the model think", "Probes     none")),
+        (("deer",), ('a probe before each "Wait" or "Alternatively"', "(threshold 0.95)")),
+        (
+            ("deepconf", "--set", "floor=1000", "--set", "window=8"),
+            ("below 1000", "Certainty  unknown: nothing was probed"),
+        ),
+        (("give-up", "--set", "patience=1", "--set", "floor=1"), ("because 1 probe was less certain than 1",)),
+    ],
+)
+def test_what_is_said_under_each_rule(
+    options: tuple[str, ...], lines: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["solve", QUESTION, *SHORT, "--rule", *options]) == 0
+    told = capsys.readouterr().out
+    assert [line for line in lines if line not in told] == []
+    assert ("threshold" in told) == ("threshold" in make_rule(options[0]).parameters())
 
 
 def test_colours_on_a_terminal() -> None:

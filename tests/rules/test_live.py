@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from tests.support import OTHERS, QUESTION
 
 BUDGET, INTERVAL = 320, 32
 ASKED = tuple(Question(f"p{number}", text, "1", "integer") for number, text in enumerate((QUESTION, OTHERS[0])))
-RULES: dict[str, dict[str, object]] = {
+RULES: dict[str, dict[str, Any]] = {
     "deer": {"threshold": 0.5},
     "dynasor": {"agree": 2},
     "eat": {"delta": 0.5, "min_steps": 2},

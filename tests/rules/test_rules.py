@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.metadata import EntryPoint, EntryPoints
 from typing import ClassVar
 
 import pytest
 
 from cgr.errors import UnknownName, UsageError
-from cgr.records import Probe
+from cgr.records import Probe, StopCause
 from cgr.rules import (
     GO_ON,
     STOP,
@@ -134,3 +134,108 @@ def test_rules_look_only_at_what_was_seen() -> None:
     assert FORCED.on_end(Seen(4, (sure,))) == STOP
     assert BudgetForcing(at_most=2).on_end(Seen(4, forced=1)) == KeepThinking("\nWait")
     assert BudgetForcing(at_most=2).on_end(Seen(4, forced=2)) == GO_ON
+
+
+UNLIMITED = {"prefix", "rising", "answered", "left", "hopeless"}  # texts, flags, and weights with checks of their own
+BAD_VALUES = [
+    ("adaptive", "near", 1.5),
+    ("adaptive", "rare", 0),
+    ("adaptive", "cap", 0),
+    ("adaptive", "cost", 0),
+    ("answer-consistency", "agree", -1),
+    ("answer-consistency", "agree", 0),
+    ("answer-consistency", "interval", 0),
+    ("budget-forcing", "at_most", -1),
+    ("calibrated", "price", -0.1),
+    ("calibrated", "span", -1),
+    ("calibrated", "answered", (float("nan"),) * 5),
+    ("cgr", "threshold", "high"),
+    ("conformal", "weight", 0),
+    ("conformal", "over", 0),
+    ("deepconf", "percentile", 101),
+    ("deepconf", "floor", float("nan")),
+    ("deepconf", "window", 0),
+    ("deer", "trials", 0),
+    ("deer", "tokens", -3),
+    ("dynasor", "agree", -1),
+    ("dynasor", "every", 0),
+    ("dynasor", "tokens", 0),
+    ("eat", "delta", -1),
+    ("eat", "alpha", 2),
+    ("eat", "min_steps", 0),
+    ("give-up", "patience", 0),
+    ("loop-breaker", "times", 1),
+    ("loop-breaker", "least", 0),
+    ("loop-breaker", "longest", 0),
+    ("puma-verify", "drop", -0.1),
+    ("puma-verify", "drop", 1.1),
+    ("smoothed", "weight", 0),
+    ("sure-twice", "agree", 0),
+]
+
+
+def own_rules() -> dict[str, type[Rule]]:
+    return {name: one for name, one in known_rules().items() if one.__module__.startswith("cgr.")}
+
+
+def test_every_parameter_has_limits() -> None:
+    unlimited = {
+        f"{name}.{one.name}"
+        for name, cls in own_rules().items()
+        for one in fields(cls)
+        if one.metadata.get("limits") is None and one.name not in UNLIMITED
+    }
+    assert unlimited == set()
+
+
+@pytest.mark.parametrize(("name", "parameter", "value"), BAD_VALUES)
+def test_impossible_values_are_refused(name: str, parameter: str, value: object) -> None:
+    with pytest.raises(UsageError, match=f"'{parameter}'") as caught:
+        make_rule(name, **{parameter: value})
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "cause", "text"),
+    [
+        ("cgr", "certainty", "the certainty reached 0.99"),
+        ("dynasor", "certainty", "3 probes in a row gave the same answer without hedging"),
+        ("answer-consistency", "certainty", "3 probes in a row gave the same answer"),
+        ("eat", "certainty", "the entropy of the next token was stable"),
+        ("calibrated", "gave_up", "a correct answer became too unlikely"),
+        ("give-up", "gave_up", "12 probes in a row were less certain than 0.3"),
+        ("no-thinking", "budget", "this rule does not let the model think"),
+        ("fixed-budget", "budget", "the budget was spent"),
+        ("dynasor", "end_of_thinking", "the model ended its thinking"),
+    ],
+)
+def test_why_the_thinking_stopped(name: str, cause: StopCause, text: str) -> None:
+    assert make_rule(name).why(cause) == text
+
+
+def test_every_rule_says_why_it_stops_and_where_it_probes() -> None:
+    for name, cls in own_rules().items():
+        made = make_rule(name, **{"floor": 14.0} if name == "deepconf" else {})
+        assert "{" not in made.why("certainty", 1.0) + made.why("gave_up")
+        stops = cls.main is not None and name != "deepconf"
+        assert (made.why("certainty", 1.0) != Rule.stop_text) == stops, name
+    assert make_rule("loop-breaker").why("certainty", 0.5) == "the thinking repeated itself"
+    assert make_rule("loop-breaker").why("certainty", 0.99) == "the certainty reached 0.99"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("cgr", "a probe every 1000 tokens"),
+        ("dynasor", "a probe every 32 tokens"),
+        ("adaptive", "probes at multiples of 1000 tokens"),
+        ("calibrated", "probes at multiples of 1000 tokens"),
+        ("deer", 'a probe before each "Wait" or "Alternatively"'),
+        ("eat", "a probe after each paragraph"),
+        ("no-thinking", "no probes"),
+        ("fixed-budget", "no probes"),
+        ("deepconf", "no probes"),
+    ],
+)
+def test_where_a_rule_probes(name: str, text: str) -> None:
+    assert make_rule(name).probe_text == text

@@ -14,6 +14,7 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import content_type_conformance, status_code_conformance
 
+from cgr.rules import known_rules
 from cgr.server.protocol import ChatBody, CompletionBody
 from tests.server.support import LONG, Served, chat_body
 from tests.support import QUESTION
@@ -53,8 +54,10 @@ FIELDS: list[tuple[dict[str, Any], str]] = [
     ({"reasoning_effort": "enormous"}, "reasoning_effort"),
     ({"thinking_token_budget": -1}, "thinking_token_budget"),
     ({"thinking": {"budget_tokens": "many"}}, "thinking.budget_tokens"),
-    ({"stream_options": {"continuous_usage_stats": True}}, "stream_options.continuous_usage_stats"),
+    ({"stream": True, "stream_options": {"continuous_usage_stats": True}}, "stream_options.continuous_usage_stats"),
+    ({"stream_options": {"include_usage": True}}, "stream_options"),
     ({"cgr": "on"}, "cgr"),
+    ({"cgr": {"rule": "loop-breaker", "parameters": {"longest": 10**9}}}, "cgr.parameters.longest"),
     ({"cgr": {"budget": 0}}, "cgr.budget"),
     ({"cgr": {"threshold": 2}}, "cgr.threshold"),
     ({"cgr": {"interval": 0}}, "cgr.interval"),
@@ -62,6 +65,9 @@ FIELDS: list[tuple[dict[str, Any], str]] = [
     ({"cgr": {"rule": "nonsense"}}, "cgr.rule"),
     ({"cgr": {"aggregate": "median-ish"}}, "cgr.aggregate"),
     ({"cgr": {"parameters": {"nonsense": 1}}}, "cgr.parameters"),
+    ({"cgr": {"rule": "loop-breaker", "parameters": {"times": 2.5}}}, "cgr.parameters.times"),
+    ({"cgr": {"rule": "loop-breaker", "parameters": {"then": 5}}}, "cgr.parameters.then"),
+    ({"cgr": {"rule": "loop-breaker", "parameters": {"then": "cry"}}}, "cgr.parameters"),
     ({"cgr": {"answer_style": "short"}}, "cgr.answer_style"),
 ]
 
@@ -169,3 +175,12 @@ def test_hundreds_of_generated_requests(own: Served, path: str, known: type[Base
     generated()
     assert 400 in codes
     assert unknown or 200 in codes
+
+
+@pytest.mark.parametrize("rule", sorted(known_rules()))
+def test_every_rule_with_strange_parameters(own: Served, rule: str) -> None:
+    assert own.chat(max_tokens=40, cgr={"rule": rule}).status_code in (200, 400)
+    for name in known_rules()[rule].parameters():
+        for value in (0, -1, 2.5, 65536, True, "x", ""):
+            reply = own.chat(max_tokens=40, cgr={"rule": rule, "parameters": {name: value}})
+            assert reply.status_code in (200, 400), (name, value)

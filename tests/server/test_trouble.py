@@ -138,16 +138,58 @@ def test_an_upstream_that_never_works_again_is_an_error_frame_and_done() -> None
         assert server.chat(BOXED).json()["cgr"]["stop_cause"] == "certain"
 
 
-def test_an_upstream_that_dies_and_comes_back() -> None:
-    fake = FakeUpstream(pace=0.01)
-    with (
-        fake_upstream(fake=fake),
-        served("--base-url", "http://127.0.0.1:1", "--base-url", fake.address, "--interval", "20") as server,
-    ):
-        pass_through = fake.port
+def test_one_of_several_upstreams_may_be_missing() -> None:
+    with fake_upstream() as fake, served(
+        "--base-url", "http://127.0.0.1:1", "--base-url", fake.address, "--interval", "20"
+    ) as server:  # fmt: skip
         assert server.get("/ready").status_code == 200
         assert server.chat(BOXED, max_tokens=300).json()["cgr"]["stop_cause"] == "certain"
-        assert pass_through
+        assert server.chat("A poem").json()["cgr"]["stop_cause"] == "not_probed"
+        assert "is not used for now" in server.wait_line("127.0.0.1:1")
+
+
+def test_requests_are_shared_among_upstreams_and_each_stays_with_one() -> None:
+    with fake_upstream() as one, fake_upstream() as other, served(
+        "--base-url", one.address, "--base-url", other.address, "--interval", "20"
+    ) as server:  # fmt: skip
+        one.pace = other.pace = 0.005
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda _: server.chat(BOXED, max_tokens=300), range(8)))
+        sessions = [{headers["x-session-id"] for headers in fake.headers("probe")} for fake in (one, other)]
+        assert all(sessions)
+        assert not sessions[0] & sessions[1]
+
+
+@pytest.mark.parametrize("kind", ["think", "answer"])
+def test_a_stream_that_hangs_is_requested_again_from_where_it_was(kind: str) -> None:
+    options = ("--interval", "20", "--budget", "400", "--upstream-seconds", "0.5")
+    with fake_upstream() as fake, served("--base-url", fake.address, *options) as server:
+        fake.troubles = [Trouble(kind, "hang", 7)]
+        found = server.stream(BOXED)
+        assert joined(found, "content") == ANSWER
+        assert joined(found, "reasoning").startswith("I think about x. I think about x. ")
+        assert kind in fake.aborted
+
+
+def test_probes_that_miss_the_cache_are_counted_and_warned_about_once() -> None:
+    with fake_upstream() as fake, served("--base-url", fake.address, "--interval", "20") as server:
+        fake.caches = False
+        for _ in range(2):
+            server.chat("x" * 300 + BOXED, max_tokens=400, cgr={"max_answer_tokens": 4})
+        assert server.metric("cgr_probe_cache_misses_total") >= 2
+        server.wait_line("probes miss the cache")
+        assert sum("miss the cache" in line for line in server.lines) == 1
+
+
+def test_cache_figures_are_known_for_some_probes_in_any_case() -> None:
+    """A probe that is decided early is left, and its usage with it, except in one request of 16."""
+    with fake_upstream() as fake, served("--base-url", fake.address, "--interval", "20") as server:
+        known = [
+            sum(probe["cached_tokens"] is not None for probe in server.chat(BOXED, max_tokens=400).json()["cgr"]["probes"])
+            for _ in range(3)
+        ]
+        assert known == [1, 0, 0]
+        assert fake.bodies("probe")
 
 
 def test_it_goes_on_where_the_dead_upstream_stopped() -> None:

@@ -46,6 +46,7 @@ class FakeUpstream:
     pace: float = 0.0
     probe_seconds: float = 0.0
     first_seconds: float = 0.0
+    caches: bool = True
     troubles: list[Trouble] = field(default_factory=list)
     requests: list[tuple[str, dict[str, str], dict[str, Any]]] = field(default_factory=list)
     running: dict[str, int] = field(default_factory=dict)
@@ -56,7 +57,17 @@ class FakeUpstream:
 
     def reset(self) -> None:
         fresh = FakeUpstream(address=self.address, port=self.port)
-        for name in ("length", "sure_at", "pace", "probe_seconds", "first_seconds", "troubles", "requests", "aborted"):
+        for name in (
+            "length",
+            "sure_at",
+            "pace",
+            "probe_seconds",
+            "first_seconds",
+            "caches",
+            "troubles",
+            "requests",
+            "aborted",
+        ):
             setattr(self, name, getattr(fresh, name))
 
     def bodies(self, kind: str) -> list[dict[str, Any]]:
@@ -190,7 +201,7 @@ class FakeUpstream:
         written: list[int] = []
         stops = body.get("stop") or []
         count = body["max_tokens"]
-        cached = len(ids) // 16 * 16
+        cached = len(ids) // 16 * 16 if self.caches else 0
         usage = {"prompt_tokens": len(ids), "prompt_tokens_details": {"cached_tokens": cached}}
         while len(written) < count:
             token, probability = self.next_token([*ids, *written], body, chance)

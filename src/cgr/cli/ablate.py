@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from cgr.cli.main import say, say_json
 from cgr.cli.shared.arguments import JSON_OPTION, NAMES, PATH, check_installed
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 @click.command("ablate")
 @click.argument("run", type=PATH)
 @click.option("--forced", type=PATH, multiple=True, help="A run made with budget forcing; may be repeated.")
-@click.option("--only", **NAMES, help="Some of threshold,interval,forcing,aggregation,asking,prober.  [default: all]")
-@click.option("--threshold", type=float, default=0.99, show_default=True, help="The threshold to analyse stops at.")
+@click.option("--only", **NAMES, help="Only some of threshold,interval,forcing,aggregation,asking,prober.  [default: all]")
+@click.option("--threshold", type=float, default=0.99, show_default=True, help="The threshold at which stops are analysed.")
 @click.option("--out", type=PATH, help="Output folder.  [default: RUN/ablations]")
 @JSON_OPTION
 def command(run: Path, as_json: bool, **options: Any) -> None:
@@ -32,14 +32,14 @@ def command(run: Path, as_json: bool, **options: Any) -> None:
 
     written = ablate(run, **options)
     if as_json:
-        click.echo(json.dumps(written.ablations.to_dict(), ensure_ascii=False))
+        say_json(written.ablations.to_dict())
     else:
         _show(written)
 
 
 def _show(written: WrittenAblations) -> None:
     for one, result in written.ablations.made:
-        click.echo(f"{one.title}: {result.conclusion}\n")
+        say(f"{one.title}: {result.conclusion}\n")
     for lacking in written.ablations.missing:
-        click.echo(f"{lacking.title}: not recorded. {lacking.why}\n  {lacking.command}\n")
-    click.echo(str(written.page))
+        say(f"{lacking.title}: not recorded. {lacking.why}\n  {lacking.command}\n")
+    say(str(written.page))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,8 @@ import click
 
 from cgr import calibration
 from cgr.calibration import FILE, METHODS, RISKS, Calibration
-from cgr.cli.shared.arguments import JSON_OPTION, PATH, check_installed
+from cgr.cli.main import say, say_json
+from cgr.cli.shared.arguments import JSON_OPTION, PATH, PROBES, ProbesCommand, check_installed
 from cgr.errors import UsageError
 from cgr.rules import files as rule_files
 from cgr.rules import make_rule, read_parameters
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cgr.rules import Rule
 
 
-@click.command("calibrate")
+@click.command("calibrate", cls=ProbesCommand)
 @click.argument("run", type=PATH)
 @click.option("--lose-at-most", "epsilon", type=float, default=0.01, show_default=True, help="The risk to promise.")
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="The confidence of the promise.")
@@ -28,13 +28,15 @@ if TYPE_CHECKING:
               help="What a loss is: the answer changes (needs no known answers); a right answer is lost; a wrong answer "
               "among those given; Grade below that of answering everything.")  # fmt: skip
 @click.option("--rule", "name", default="cgr", show_default=True, help="The rule, or a rule file of `cgr fit`.")
-@click.option("--set", "kept", multiple=True, help="A parameter of the rule, such as --set rare=3; may be repeated.")
+@click.option("--set", "kept", multiple=True, metavar="NAME=VALUE",
+              help="A parameter of the rule, such as rare=3; may be repeated.")  # fmt: skip
 @click.option("--method", type=click.Choice(METHODS), default=METHODS[0], show_default=True,
               help="Learn-then-Test, or conformal risk control, which has no confidence.")  # fmt: skip
 @click.option("--penalty", type=float, default=1.0, show_default=True, help="For --risk grade: cost of a wrong answer.")
 @click.option("--learn-on", type=float, default=0.5, show_default=True,
               help="For a rule with weights: share of the questions to learn them from.")  # fmt: skip
-@click.option("--probe-set", help="Name of the probe set to read.  [default: default, or the run's first]")
+@click.option(PROBES, "probe_set", metavar="NAME",
+              help="Name of the probe set to read.  [default: the set called default, or the run's first]")  # fmt: skip
 @click.option("--out", type=PATH, help="File to write, ending in .json.  [default: RUN/calibration.json]")
 @click.option("--check", "other", type=PATH, metavar="RUN", help="Does the promise in RUN hold on this other run?")
 @JSON_OPTION
@@ -58,7 +60,10 @@ def command(run: Path, other: Path | None, out: Path | None, as_json: bool, **op
 
         found.write(path)
         output.draw(found, path)
-    click.echo(found.to_json() if as_json else "\n".join(_lines(found, path)))
+    if as_json:
+        say_json(found.to_json())
+    else:
+        say("\n".join(_lines(found, path)))
     return 0 if written else 1
 
 
@@ -104,6 +109,8 @@ def _check(promised: Path, other: Path, probe_set: str | None, as_json: bool) ->
 
     promise = calibration.read(promised / FILE if promised.is_dir() else promised)
     checked = check(promise, open_finished(other, probe_set))
-    lines = [f"The promise: {calibration.sentence(promise)}", *sentences(checked)]
-    click.echo(json.dumps(checked.to_dict(), ensure_ascii=False) if as_json else "\n".join(lines))
+    if as_json:
+        say_json(checked.to_json())
+    else:
+        say("\n".join([f"The promise: {calibration.sentence(promise)}", *sentences(checked)]))
     return 1 if checked.verdict == BROKEN else 0

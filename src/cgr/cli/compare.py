@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from cgr.cli.main import say_json
 from cgr.cli.shared.arguments import JSON_OPTION, NAMES, PATH, PENALTIES, check_installed, chosen
+from cgr.records import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,7 +38,7 @@ def command(runs: tuple[Path, ...], quiet: bool, as_json: bool, **options: Any) 
 
     written = write_comparison(runs, **chosen(options))
     if as_json:
-        click.echo(json.dumps(written.to_dict(), ensure_ascii=False))
+        say_json(written.to_dict())
     elif not quiet:
         _show(written)
 
@@ -45,10 +46,10 @@ def command(runs: tuple[Path, ...], quiet: bool, as_json: bool, **options: Any) 
 def _show(written: WrittenComparison) -> None:
     from rich.console import Console
 
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
     for compared in written.comparisons:
         _show_one(compared, console)
-    console.print(str(written.folder))
+    console.print(visible(str(written.folder)))
 
 
 def _show_one(compared: Compared, console: Console) -> None:
@@ -57,22 +58,22 @@ def _show_one(compared: Compared, console: Console) -> None:
 
     run = compared.run
     seeds = "1 seed" if compared.seeds == 1 else f"{compared.seeds} seeds"
-    console.print(f"{run.name}: {run.model}, {compared.questions} questions × {seeds}", style="bold")
+    console.print(visible(f"{run.name}: {run.model}, {compared.questions} questions × {seeds}"), style="bold")
     console.print(tables.how_chosen(compared) + "\n", style="dim")
     header, *rows = tables.table_lines(compared)
     console.print(tables.LEGEND, style="dim")
     console.print(header, style="dim")
     more = ("", *tables.further_lines(compared), "") if compared.entries else ("",)
     for line in (*rows, *more, *tables.sentences(compared)):
-        console.print(line)
+        console.print(visible(line))
     room = prospect_sentences(compared.headroom, compared.false_sure, compared.verdict)
     for line in (tables.settled_by(compared), *room):
         if line:
-            console.print(line)
+            console.print(visible(line))
     for note in compared.notes:
-        console.print(f"Note: {note}", style="yellow")
+        console.print(visible(f"Note: {note}"), style="yellow")
     if compared.missing:
         console.print("\nNot compared:", style="dim")
     for reason, hint in tables.reasons(compared.missing):
-        console.print(f"  {reason} {hint}", style="dim")
+        console.print(visible(f"  {reason} {hint}"), style="dim")
     console.print("")

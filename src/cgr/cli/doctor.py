@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cgr.cli.main import say, say_json
 from cgr.cli.shared.arguments import JSON_OPTION
-from cgr.cli.shared.options import model_options, open_given, refuse_probe_model
+from cgr.cli.shared.options import open_given, refuse_probe_model, single_model_options
 from cgr.engines.open import ModelOptions
 from cgr.rules.base import THRESHOLD
 
@@ -19,10 +20,16 @@ if TYPE_CHECKING:
 
 
 @click.command("doctor")
-@model_options
+@single_model_options
 @click.option("--tokens", type=int, default=256, show_default=True, help="Thinking tokens of the trace that is probed.")
 @click.option("--threshold", type=float, default=THRESHOLD, show_default=True, help="The threshold that you plan to use.")
-@click.option("--share", type=float, default=0.05, show_default=True, help="Probing may take this share of thinking time.")
+@click.option(
+    "--share",
+    type=float,
+    default=0.05,
+    show_default=True,
+    help="The largest share of the thinking time that probing may take.",
+)
 @JSON_OPTION
 def command(given: ModelOptions, tokens: int, threshold: float, share: float, as_json: bool) -> None:
     """Check a model on its engine: capabilities, noise of the certainty, and cost of a probe.
@@ -37,7 +44,10 @@ def command(given: ModelOptions, tokens: int, threshold: float, share: float, as
     options = CheckupOptions(tokens, threshold, share)
     model = open_given(given, sessions=options.sessions, budget=options.tokens)
     checkup = asyncio.run(_examine(model, given, options))
-    click.echo(checkup.to_json() if as_json else "\n".join(checkup_lines(checkup)))
+    if as_json:
+        say_json(checkup.to_json())
+    else:
+        say("\n".join(checkup_lines(checkup)))
 
 
 async def _examine(model: Model, given: ModelOptions, options: CheckupOptions) -> Checkup:

@@ -6,19 +6,25 @@ from pathlib import Path
 
 import click
 
-from cgr.cli.shared.arguments import PATH
-from cgr.lab.exchange import FORMATS, FileFormat, export_run
+from cgr.cli.main import say
+from cgr.cli.shared.arguments import PATH, PROBES, ProbesCommand
+from cgr.lab.exchange import FORMATS, STANDARD_OUTPUT, FileFormat, export_run
 from cgr.lab.store import Store
 
 
-@click.command("export")
+@click.command("export", cls=ProbesCommand)
 @click.argument("run", type=PATH)
 @click.argument("out", type=PATH)
-@click.option("--format", "form", type=click.Choice(FORMATS), help="[default: from the name of OUT, or jsonl]")
-@click.option("--set", "probe_set", help="Name of the probe set to export.  [default: the run's default set]")
+@click.option("--format", "form", type=click.Choice(FORMATS), help="Format of OUT.  [default: from its name, or jsonl]")
+@click.option(
+    PROBES,
+    "probe_set",
+    metavar="NAME",
+    help="Name of the probe set to export.  [default: the set called default, or the run's first]",
+)
 @click.option("--no-thinking", is_flag=True, help="Leave out the text and the tokens of the thinking.")
 def command(run: Path, out: Path, form: FileFormat | None, probe_set: str | None, no_thinking: bool) -> None:
-    """Write the traces of a RUN, with one probe set, to the file OUT: one trace per line.
+    """Write the traces of a RUN, with one probe set, to the file OUT (`-`: standard output): one trace per line.
 
     docs/exchange.md describes the format.
     """
@@ -26,4 +32,7 @@ def command(run: Path, out: Path, form: FileFormat | None, probe_set: str | None
     with Store.open(run) as store:
         left = len(store.made()) - count
     note = f" {left} other traces have no probes in this set and were left out." if left else ""
-    click.echo(f"{'1 trace' if count == 1 else f'{count} traces'} of {run} {'is' if count == 1 else 'are'} in {out}.{note}")
+    counted = "1 trace" if count == 1 else f"{count} traces"
+    to_output = out == STANDARD_OUTPUT
+    where = "the output" if to_output else out
+    say(f"{counted} of {run} {'is' if count == 1 else 'are'} in {where}.{note}", err=to_output)

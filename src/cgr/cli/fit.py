@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cgr.cli.shared.arguments import JSON_OPTION, PATH, check_installed
+from cgr.cli.main import say, say_json
+from cgr.cli.shared.arguments import JSON_OPTION, PATH, PROBES, ProbesCommand, check_installed
 from cgr.errors import UsageError
 from cgr.rules import files as rule_files
 from cgr.rules import make_rule, read_parameters
@@ -17,15 +17,21 @@ if TYPE_CHECKING:
     from cgr.lab.fit import Fit, FitScore
 
 
-@click.command("fit")
+@click.command("fit", cls=ProbesCommand)
 @click.argument("run", type=PATH)
 @click.option("--rule", "name", default="calibrated", show_default=True, help="The rule to fit; see `cgr rules`.")
-@click.option("--set", "kept", multiple=True, help="A parameter to keep fixed, such as --set rare=3; may be repeated.")
+@click.option("--set", "kept", multiple=True, metavar="NAME=VALUE",
+              help="A parameter to keep fixed, such as rare=3; may be repeated.")  # fmt: skip
 @click.option("--out", type=PATH, help="File to write, ending in .json.  [default: RUN/RULE.json]")
 @click.option("--share", type=float, default=1.0, show_default=True,
               help="Share of the questions to fit on; `cgr compare --tune-on SHARE` scores on the others.")  # fmt: skip
 @click.option("--penalty", type=float, default=1.0, show_default=True, help="For give-up: penalty for a wrong answer.")
-@click.option("--probe-set", help="Name of the probe set to read.  [default: default, or the run's first]")
+@click.option(
+    PROBES,
+    "probe_set",
+    metavar="NAME",
+    help="Name of the probe set to read.  [default: the set called default, or the run's first]",
+)
 @JSON_OPTION
 def command(
     run: Path, name: str, kept: tuple[str, ...], out: Path | None, penalty: float, as_json: bool, **options: Any
@@ -33,11 +39,13 @@ def command(
     """Fit the parameters of a rule to the questions of a RUN, for use on other questions: `cgr solve --rule FILE`.
 
     The main parameter gets the value with the largest net savings at equal accuracy. The rule `calibrated` also learns its
-    weights. The rule `give-up` gets the bound and the patience that suit the penalty.
+    weights. The rule `give-up` gets the floor and the patience that suit the penalty.
     """
     check_installed("numpy")
     from cgr.lab import fit as fitting
+    from cgr.lab.score.accuracy import check_penalties
 
+    (penalty,) = check_penalties([penalty])
     path = out or run / f"{name}{rule_files.SUFFIX}"
     if not rule_files.is_file(path.name):
         raise UsageError(f"{str(path)!r} does not end in .json.", "The name of a rule file ends in .json.")
@@ -51,8 +59,10 @@ def command(
     about = {"run": columns.info.name, **size}
     made = rule_files.RuleFile.of(fitted.rule, **about)
     made.write(path)
-    content = {"rule": made.rule, "parameters": dict(made.parameters)}
-    click.echo(json.dumps(content) if as_json else _summary(fitted, path))
+    if as_json:
+        say_json({"rule": made.rule, "parameters": dict(made.parameters)})
+    else:
+        say(_summary(fitted, path))
 
 
 def _summary(fitted: Fit[Any], path: Path) -> str:

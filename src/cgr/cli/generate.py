@@ -8,8 +8,9 @@ from typing import Any, get_args
 
 import click
 
+from cgr.cli.main import say
 from cgr.cli.shared.arguments import JSON_OPTION, PATH, QUIET_OPTION
-from cgr.cli.shared.options import SESSIONS, model_options, open_given, refuse_probe_model, settings_options
+from cgr.cli.shared.options import AGGREGATE, SESSIONS, model_options, open_given, refuse_probe_model, settings_options
 from cgr.engines.open import ModelOptions
 from cgr.errors import UsageError
 from cgr.records import AnswerFormat
@@ -31,7 +32,7 @@ def _read_fields(context: click.Context, parameter: click.Parameter, values: tup
 @click.option("--questions", "source", required=True, help="A question source (aime2025, arithmetic, ...) or a file.")
 @click.option("--out", type=PATH, required=True, help="Folder of the run, such as runs/NAME.")
 @click.option("--limit", type=int, help="Use only the first LIMIT questions.")
-@click.option("--field", "fields", multiple=True, callback=_read_fields,
+@click.option("--field", "fields", multiple=True, callback=_read_fields, metavar="NAME=FIELD",
               help="Name of a field in a question file, such as gold=answer; may be repeated.")  # fmt: skip
 @click.option("--format", type=click.Choice(get_args(AnswerFormat)), help="How the answers of a file are checked.")
 @click.option("--allow-missing-golds", is_flag=True, help="Accept questions without a correct answer in a file.")
@@ -48,7 +49,8 @@ def _read_fields(context: click.Context, parameter: click.Parameter, values: tup
 @settings_options("prefix", "close_think")
 @settings_options("max_answer_tokens",
                   help="Maximum tokens of an answer.  [default: the model's own, or 4 for integers, else 32]")  # fmt: skip
-@settings_options("aggregate", "instruction")
+@settings_options("aggregate", help=f"{AGGREGATE}  [default: options for choice questions, else min]")
+@settings_options("instruction")
 @click.option("--sessions", type=int, help=SESSIONS)
 @model_options
 @QUIET_OPTION
@@ -73,4 +75,6 @@ def command(
         refuse_probe_model(given, "Add --probe, or leave out --probe-model.")
     count = sessions_for(sessions, given)
     loaded = open_given(given, sessions=count, budget=settings.budget)
+    for note in plan.notes(loaded.engine.capabilities):
+        say(f"note:  {note}", err=True)
     return finish(partial(generate, out, plan, loaded, sessions=count), out, plan.wanted(), quiet, as_json)

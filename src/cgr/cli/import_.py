@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from cgr.cli.main import say
 from cgr.cli.shared.arguments import PATH
 from cgr.lab.exchange import FORMATS, FileFormat, import_run
 
@@ -13,7 +14,7 @@ from cgr.lab.exchange import FORMATS, FileFormat, import_run
 @click.command("import")
 @click.argument("file", type=PATH)
 @click.argument("run", type=PATH)
-@click.option("--format", "form", type=click.Choice(FORMATS), help="[default: from the name of FILE, or jsonl]")
+@click.option("--format", "form", type=click.Choice(FORMATS), help="Format of FILE.  [default: from its name, or jsonl]")
 def command(file: Path, run: Path, form: FileFormat | None) -> None:
     """Create the RUN from a FILE of traces and probes that were recorded by another program.
 
@@ -22,11 +23,9 @@ def command(file: Path, run: Path, form: FileFormat | None) -> None:
     imported = import_run(file, run, form)
     interval = f", every {imported.interval} tokens" if imported.interval and imported.probes else ""
     counts = f"{_count(imported.traces, 'trace')} of {_count(imported.questions, 'question')}"
-    click.echo(
-        f"{counts} {'is' if imported.traces == 1 else 'are'} in {run}, with {_count(imported.probes, 'probe')}{interval}."
-    )
+    say(f"{counts} {'is' if imported.traces == 1 else 'are'} in {run}, with {_count(imported.probes, 'probe')}{interval}.")
     if not imported.probes:
-        click.echo(f"Next: cgr probe {run} --model M")
+        say(f"Next: cgr probe {run} --model M")
 
 
 def _count(number: int, what: str) -> str:

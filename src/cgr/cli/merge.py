@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
+from cgr.cli.main import say, say_json
 from cgr.cli.shared.arguments import JSON_OPTION, PATH
 from cgr.lab.store.merge import merge
 
@@ -22,8 +22,8 @@ def command(runs: tuple[Path, ...], out: Path, as_json: bool) -> None:
     """
     made = merge(runs, out)
     if as_json:
-        click.echo(json.dumps(made.to_dict()))
+        say_json(made.to_json())
         return
     again = f" {made.repeated} of them were in more than one run." if made.repeated else ""
     joined = "1 run is" if made.runs == 1 else f"{made.runs} runs are"
-    click.echo(f"{joined} in {out}: {made.traces:,} traces of {made.questions:,} questions.{again}")
+    say(f"{joined} in {out}: {made.traces:,} traces of {made.questions:,} questions.{again}")

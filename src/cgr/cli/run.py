@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cgr.cli.main import say, say_json
 from cgr.cli.shared.arguments import JSON_OPTION, PATH, check_installed, chosen
-from cgr.cli.shared.options import model_options, refuse_probe_model
+from cgr.cli.shared.options import other_model_options, refuse_probe_model
 from cgr.engines.open import ModelOptions
 from cgr.errors import UsageError
 
@@ -23,7 +24,7 @@ OVERRIDABLE = ("tokenizer", "think_tags", "threads", "device", "dtype", "dialect
 @click.argument("recipe", type=PATH)
 @click.option("--dry-run", is_flag=True, help="Print the plan and do nothing else: load no model and no data set.")
 @click.option("--out", type=PATH, help="Folder of the run.  [default: runs/NAME-OF-THE-RECIPE]")
-@model_options
+@other_model_options
 @click.option("--seeds", type=int, help="Traces per question.  [default: the recipe's]")
 @click.option("--limit", type=int, help="Use only the first LIMIT questions.  [default: the recipe's]")
 @click.option("--tokens-per-second", type=float, help="Speed for the time estimate of --dry-run.  [default: the recipe's]")
@@ -48,7 +49,10 @@ def command(
     changed = _changed(read_recipe(recipe), given, options)
     if dry_run:
         plan = forecast(changed, out)
-        click.echo(plan.to_json() if as_json else "\n".join(in_lines(plan)))
+        if as_json:
+            say_json(plan.to_json())
+        else:
+            say("\n".join(in_lines(plan)))
         return 0
     return run_recipe(changed, out or changed.folder, as_json=as_json, api_key=given.api_key)
 

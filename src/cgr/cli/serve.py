@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from cgr.cli.main import say
 from cgr.cli.shared.arguments import PATH
 from cgr.cli.shared.options import model_options, settings_options
 from cgr.cli.solve import rule_and_parameters
@@ -61,6 +62,8 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 @click.option("--drain", is_flag=True, help="Read replies of the upstream to their end, if it does not survive aborts.")
 @click.option("--upstream-tries", type=click.IntRange(1), default=6, show_default=True,
               help="How often a request to a failing upstream is tried in a row.")  # fmt: skip
+@click.option("--upstream-seconds", type=click.FloatRange(0.01), default=60.0, show_default=True,
+              help="Silence in a stream of the upstream after which the rest is requested again.")  # fmt: skip
 @click.option("--session-header", metavar="NAME", help="One more header with the id of a session, for a router.")
 @click.option("--api-key-file", type=PATH, help="Keys of clients, one in a line.  [env var: CGR_SERVER_KEYS]")
 @click.option("--cors", multiple=True, metavar="ORIGIN", help="Let pages of this origin use the server; may be repeated.")
@@ -72,6 +75,7 @@ def command(
     api_key_file: Path | None,
     drain: bool,
     upstream_tries: int,
+    upstream_seconds: float,
     session_header: str | None,
     when: Literal["boxed", "always", "asked"] | None,
     sessions: int | None,
@@ -84,7 +88,7 @@ def command(
     embedded one, or --model.
     """
     _check_installed()
-    from cgr.engines.completions.http import RetryPolicy
+    from cgr.engines.completions.policy import RetryPolicy
     from cgr.server.config import ABSTAINED, ServeConfig
     from cgr.server.keys import read_keys
     from cgr.server.run import serve
@@ -99,7 +103,7 @@ def command(
         overlap=bool(settings.overlap),
         budget=settings.budget,
         session_header=session_header,
-        patience=RetryPolicy(tries=upstream_tries, drain=drain),
+        patience=RetryPolicy(tries=upstream_tries, stall=upstream_seconds, drain=drain),
     )
     config = ServeConfig(
         model=model,
@@ -128,7 +132,7 @@ def _check(config: ServeConfig) -> None:
             f"Every worker would load {config.model.model} again.", "Start it as a server, and use --base-url."
         )
     if config.host not in LOCAL and not config.keys:
-        click.echo(f"warning: everybody who can reach {config.host} may use this server; see --api-key-file.", err=True)
+        say(f"warning: everybody who can reach {config.host} may use this server; see --api-key-file.", err=True)
 
 
 def _announce(config: ServeConfig, address: str) -> None:
@@ -141,5 +145,5 @@ def _announce(config: ServeConfig, address: str) -> None:
         body["messages"][0]["content"] += " Put the answer into \\boxed{}."
     key = " -H 'authorization: Bearer KEY'" if config.keys else ""
     text = json.dumps(body)
-    click.echo(f"Serving {served} at {address}/v1, page at {address}/. Try:")
-    click.echo(f"curl {address}/v1/chat/completions -H 'content-type: application/json'{key} -d '{text}'")
+    say(f"Serving {served} at {address}/v1, page at {address}/. Try:")
+    say(f"curl {address}/v1/chat/completions -H 'content-type: application/json'{key} -d '{text}'")

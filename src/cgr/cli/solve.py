@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from typing import Any, TextIO
@@ -12,25 +11,20 @@ from rich.console import Console
 from rich.text import Text
 
 from cgr.calibration import sentence
+from cgr.cli.main import say, say_json
 from cgr.cli.shared.arguments import JSON_OPTION
 from cgr.cli.shared.options import model_options, open_given, settings_options
 from cgr.drive.events import Decided, Event, Probed, Thinking
 from cgr.engines.base import ModelInfo
 from cgr.engines.open import ModelOptions
 from cgr.errors import UsageError
-from cgr.records import Probe
-from cgr.rules import read_parameters
+from cgr.records import Probe, visible, visible_line
+from cgr.rules import Rule, read_parameters
 from cgr.settings import Resolved, Settings
 from cgr.solve import Model, Solution, in_domain
 
 BARS = "▁▂▃▄▅▆▇█"
 CHART_WIDTH = 32
-REASONS = {
-    "certainty": "the model was certain",
-    "end_of_thinking": "the model ended its thinking",
-    "budget": "the budget was spent",
-    "gave_up": "the rule gave up",
-}
 EXAMPLE = ("gcd",), (5,)  # family and level of the problem that is taken without a question: `cgr` stops early there
 OUTSIDE = (
     "The embedded model knows three families of problems; this question is none of them, so its certainty means nothing "
@@ -42,7 +36,7 @@ OUTSIDE = (
 @click.argument("question", required=False)
 @settings_options("rule", "threshold")
 @click.option("--set", "given_parameters", multiple=True,
-              help="A parameter of the rule, such as --set agree=5; may be repeated.")  # fmt: skip
+              metavar="NAME=VALUE", help="A parameter of the rule, such as agree=5; may be repeated.")  # fmt: skip
 @settings_options("interval", "budget", "max_answer_tokens", "aggregate", "temperature", "top_p", "seed")
 @settings_options("at_budget", "at_end_of_thinking", "prefix", "close_think", "overlap", "full", "calibration")
 @model_options
@@ -59,6 +53,7 @@ def command(
     settings = Settings.of(**options)
     text, gold = _question(question, given, settings.seed)
     settings.prompt(text)
+    settings.spec(text)
     display = LiveDisplay(quiet=as_json)
     try:
         with open_given(given, overlap=settings.overlap, budget=settings.budget) as loaded:
@@ -69,7 +64,7 @@ def command(
         display.interrupted()
         return 130
     if as_json:
-        click.echo(json.dumps(solution.summary(), ensure_ascii=False))
+        say_json(solution.summary())
     else:
         display.end(solution, gold, full)
     return 0
@@ -97,7 +92,7 @@ def rule_and_parameters(name: str, given: Sequence[str]) -> tuple[str, dict[str,
 def _question(question: str | None, given: ModelOptions, seed: int) -> tuple[str, str | None]:
     """The question, and its correct answer if it is a problem of the embedded model."""
     if question == "-":
-        return sys.stdin.read(), None
+        return _standard_input(), None
     if question is not None:
         return question, None
     if not given.embedded:
@@ -108,23 +103,36 @@ def _question(question: str | None, given: ModelOptions, seed: int) -> tuple[str
     return problem.text, str(problem.answer)
 
 
+def _standard_input() -> str:
+    if sys.stdin is None:
+        raise UsageError("Standard input is closed.", 'Give the question as an argument: cgr solve "..."')
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            "Standard input is not text in UTF-8.", "Convert it, or give the question as an argument."
+        ) from error
+
+
 class LiveDisplay:
     """Prints events as they arrive: in colour on a terminal, as plain text elsewhere, nothing if `quiet`."""
 
     def __init__(self, quiet: bool = False, file: TextIO | None = None) -> None:
-        self.console = Console(file=file or sys.stdout, quiet=quiet, highlight=False, soft_wrap=True)
+        plain: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False, "soft_wrap": True}
+        self.console = Console(file=file or sys.stdout, quiet=quiet, **plain)
         self.probes: list[Probe] = []
         self.threshold = 1.0
+        self.rule = Rule()
         self._fresh_line = True
 
     def begin(self, question: str, resolved: Resolved, info: ModelInfo, own_problem: bool) -> None:
         """Print the question and the settings. `own_problem`: the question is a problem of the embedded model."""
-        self.threshold = resolved.threshold
+        self.threshold, self.rule = resolved.threshold, resolved.rule
         if own_problem:
             self.console.print("No question was given: this is one of the embedded model's problems.", style="italic")
-        self.console.print(Text(question.strip(), style="bold"))
+        self.console.print(Text(visible(question.strip()), style="bold"))
         self.console.print(
-            f"{info.name} on {info.engine}, rule {resolved.rule.name}, a probe every {resolved.interval} tokens, "
+            f"{visible_line(info.name)} on {info.engine}, rule {resolved.rule.name}, {resolved.rule.probe_text}, "
             f"budget {resolved.budget}\n",
             style="dim",
         )
@@ -137,7 +145,7 @@ class LiveDisplay:
         """Print one event of the driver."""
         match event:
             case Thinking(text, forced):
-                self.console.print(Text(text, style="yellow" if forced else "dim"), end="")
+                self.console.print(Text(visible(text), style="yellow" if forced else "dim"), end="")
                 self._fresh_line = text.endswith("\n")
             case Probed(probe):
                 self._probed(probe)
@@ -151,7 +159,7 @@ class LiveDisplay:
             self.console.print(f"  ? {probe.at:>6}  entropy of the next token = {probe.entropy:.3f} bits", style="cyan")
             return
         sign = "≤" if probe.bound else "="
-        answer = probe.answer if probe.closed else f"{probe.answer}…"
+        answer = visible_line(probe.answer) + ("" if probe.closed else "…")
         certainty = f"certainty {sign} {probe.certainty:.3f}  {certainty_chart(self.probes)}"
         colour = "green" if probe.closed and probe.certainty >= self.threshold else "yellow"
         shown = (f"{answer:<10} ", "bold" if probe.closed else "")
@@ -167,14 +175,16 @@ class LiveDisplay:
         thinking if nothing stops it, if known."""
         self.console.print()
         self.console.print(_answer_line(solution))
-        known = solution.in_domain is not False
-        reason = "the certainty reached the threshold" if not known and solution.stop_cause == "certainty" else None
-        note = "" if known else ", which means nothing here"
+        compared = "threshold" in self.rule.parameters() or (solution.abstained and solution.stop_cause != "gave_up")
+        certainty = f"{solution.certainty:.4f}" + (f" (threshold {solution.threshold:g})" if compared else "")
+        certainty += "" if solution.in_domain is not False else ", which means nothing here"
+        probed = solution.probes or solution.stop_cause != "gave_up"
+        decoded = f"{len(solution.probes)}, which decoded {_tokens(solution.probe_tokens)}"
         rows = [
-            ("Certainty", f"{solution.certainty:.4f} (threshold {solution.threshold:g}){note}"),
-            ("Stopped", f"because {reason or REASONS[solution.stop_cause]}"),
+            ("Certainty", certainty if probed else "unknown: nothing was probed"),
+            ("Stopped", f"because {self.rule.why(solution.stop_cause, solution.certainty)}"),
             ("Thinking", f"{_tokens(solution.thinking_tokens)} of the budget of {solution.budget}"),
-            ("Probes", f"{len(solution.probes)}, which decoded {_tokens(solution.probe_tokens)}"),
+            ("Probes", decoded if solution.probes else "none"),
             ("Answering", f"{_tokens(solution.answer_tokens)} more"),
         ]
         if solution.probe_model:
@@ -185,18 +195,18 @@ class LiveDisplay:
             rows.append(("Correct", gold))
         rows.append(("In full", _in_full(solution, full)))
         for name, value in rows:
-            self.console.print(f"{name:<11}{value}")
+            self.console.print(f"{name:<11}{visible_line(value)}")
 
     def interrupted(self) -> None:
         """Print the last probe, the best answer so far, on standard error."""
         self._end_line()
         if not self.probes:
-            click.echo("Interrupted before the first probe: there is no answer yet.", err=True)
+            say("Interrupted before the first probe: there is no answer yet.", err=True)
             return
         last = self.probes[-1]
         certainty = f"{'at most ' if last.bound else ''}{last.certainty:.3f}"
         probed = f"The last probe, after {last.at} tokens, answered {last.answer!r} with certainty {certainty}."
-        click.echo(f"Interrupted. {probed}", err=True)
+        say(f"Interrupted. {probed}", err=True)
 
 
 def _answer_line(solution: Solution) -> Text:
@@ -205,9 +215,10 @@ def _answer_line(solution: Solution) -> Text:
     if solution.abstained:
         return Text(f"Answer     none: the certainty of {solution.certainty:.3f} is too low, so it abstains", style="bold")
     note = "" if solution.closed else "  (cut off: the closing brace is missing)"
+    answer = visible_line(solution.answer or "")
     if solution.in_domain is False:
-        return Text(f"Answer     {solution.answer}{note}  (not to be trusted: see the note above)", style="bold yellow")
-    return Text(f"Answer     {solution.answer}{note}", style="bold green")
+        return Text(f"Answer     {answer}{note}  (not to be trusted: see the note above)", style="bold yellow")
+    return Text(f"Answer     {answer}{note}", style="bold green")
 
 
 def _in_full(solution: Solution, full: int | None) -> str:

@@ -160,6 +160,9 @@ class Driver:
             await self.session.prefetch(self._last_think.tokens, ban_end=self._last_think.ban_end)
         answered = await self._probe(reader, suffix, spec, spec.done(None if self.full else ask.cut_below))
         probe = self._read(ask, spec, suffix, answered)
+        if answered.recorded is None and (letter := spec.letter_token(answered.tokens)):
+            engine = reader.engine if reader else self.engine
+            probe = spec.with_options(probe, letter, {one: await engine.decode([one]) for one, _ in letter.top})
         self._guess = tuple(token.id for token in probe.tokens)
         if ask.final is None:
             self.emit(Probed(probe))
@@ -199,8 +202,8 @@ class Driver:
         """A recorded probe under this spec's aggregate. One that was cut short must still decide what is asked."""
         if spec.reads == "entropy":
             return probe
-        value = certainty.aggregate(spec.aggregate, probe.probabilities)
-        falls = spec.aggregate in certainty.FALLING
+        value = certainty.of_probe(spec.aggregate, probe)
+        falls = certainty.falls(spec.aggregate, probe.options)
         if probe.bound and not (falls and ask.cut_below is not None and value < ask.cut_below):
             raise NotRecorded(
                 f"The probe at token {probe.at} was cut short: its certainty is at most {value:.3g}.",

@@ -42,12 +42,12 @@ class Capabilities:
     overlaps: bool = False  # overlaps probes with thinking unless told otherwise
     answer_logprobs: bool = False  # gives the log-probabilities of the written answer
     packed: bool = False  # has `probe_many`: all cuts of a trace in one pass
+    alternatives: bool = False  # returns the likeliest alternatives to a decoded token, with their ids
     sampling: frozenset[str] = frozenset()
 
     def gives(self, need: str) -> bool:
         """Whether the engine has what a rule names in its `needs`."""
-        value = getattr(self, need, False)
-        return value not in (False, "none")
+        return getattr(self, need, False) not in (False, "none")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,19 +9,22 @@ from dataclasses import dataclass, fields
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from cgr.engines.base import Engine, ModelInfo
 from cgr.errors import ModelNotFound, UnknownName, UsageError
-from cgr.records import option
+from cgr.records import check_types, option
 
 if TYPE_CHECKING:
-    from cgr.engines.completions.http import Observe, RetryPolicy
+    from cgr.engines.completions.http import Observe
+    from cgr.engines.completions.policy import RetryPolicy
     from cgr.engines.text.chat import ThinkTags
 
 EMBEDDED = "embedded"
 SHIPPED = {EMBEDDED: "embedded.gguf", "embedded-prober": "prober.gguf"}  # a model that thinks, a smaller one that reads
 PROMPT_ROOM = 4096  # tokens that a session's context holds beside the budget
+MAX_SESSIONS = 4096  # far more than any server works on at once; each takes memory here
+MAX_THREADS = 512  # llama.cpp ends the process if it is given more
 DEFAULT_CONTEXT = 32_000 + PROMPT_ROOM  # of a session, if neither a context nor a budget is given
 # A new engine adds one line here. Its module has `open_engine(name, options)` and `OPTIONS`: the names of those options
 # that only some engines have and that it uses.
@@ -42,6 +45,28 @@ SPECIFIC = {
 }
 
 
+class ModelKeywords(TypedDict, total=False):
+    """The fields of `ModelOptions` as keywords of `open_model`, so that editors and type checkers know them."""
+
+    base_url: str | Sequence[str]
+    api_key: str | None
+    tokenizer: str | None
+    think_tags: str | None
+    threads: int | None
+    device: str | None
+    dtype: str | None
+    dialect: Sequence[str]
+    chunk: int | None
+    probe_model: str | None
+    sessions: int
+    overlap: bool | None
+    context: int | None
+    budget: int | None
+    patience: RetryPolicy | None
+    session_header: str | None
+    observe: Observe | None
+
+
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
     """Which model to use and how to load or reach it. None: the engine decides.
@@ -55,7 +80,7 @@ class ModelOptions:
     model: str | None = option(
         None,
         "A .gguf file, a hub id (ORG/NAME), hf:ID_OR_FOLDER, vllm:ID, llama-server:FILE, or a name that --base-url serves."
-        "  [default: the embedded model]",
+        "  [env var: CGR_MODEL; default: the embedded model]",
     )
     base_url: tuple[str, ...] = option(
         (),
@@ -84,10 +109,15 @@ class ModelOptions:
     observe: Observe | None = None
 
     def __post_init__(self) -> None:
-        if self.sessions < 1:
-            raise UsageError(f"A model cannot be opened with {self.sessions} sessions.", "Use sessions=1 or more.")
-        if self.threads is not None and self.threads < 1:
-            raise UsageError(f"A model cannot run with {self.threads} threads.", "Use --threads 1 or more.")
+        check_types(self)
+        if not 1 <= self.sessions <= MAX_SESSIONS:
+            raise UsageError(
+                f"A model cannot be opened with {self.sessions} sessions.", f"Use --sessions 1 to {MAX_SESSIONS}."
+            )
+        if self.threads is not None and not 1 <= self.threads <= MAX_THREADS:
+            raise UsageError(f"A model cannot run with {self.threads} threads.", f"Use --threads 1 to {MAX_THREADS}.")
+        if self.chunk is not None and self.chunk < 1:
+            raise UsageError(f"A request cannot be for {self.chunk} tokens.", "Use --chunk 1 or more.")
 
     @classmethod
     def of(cls, **options: Any) -> ModelOptions:
@@ -96,9 +126,10 @@ class ModelOptions:
         for name in options:
             if name not in names:
                 raise UnknownName.among("option of a model", name, names)
-        address = options.get("base_url", ())
-        options["base_url"] = (address,) if isinstance(address, str) else tuple(address)
-        return cls(**options | {"dialect": tuple(options.get("dialect", ())), "overlap": bool(options.get("overlap"))})
+        several = {name: _texts(name, options.get(name) or ()) for name in ("base_url", "dialect")}
+        if isinstance(options.get("model"), os.PathLike):
+            options["model"] = os.fspath(options["model"])
+        return cls(**options | several | {"overlap": bool(options.get("overlap"))})
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -154,6 +185,13 @@ class ModelOptions:
             think_tags=think_tags,
         )
         return options._single()
+
+
+def _texts(name: str, given: Any) -> tuple[str, ...]:
+    texts = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else (given,)
+    if not all(isinstance(one, str) for one in texts):
+        raise UsageError(f"{name} must be text or a list of texts, not {given!r:.60}.", f"Give {name} another value.")
+    return texts
 
 
 def server_addresses(model: str | None, base_url: Sequence[str] = ()) -> tuple[str, ...]:

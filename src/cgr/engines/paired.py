@@ -133,4 +133,5 @@ def _combined(generator: Capabilities, prober: Capabilities) -> Capabilities:
     """The prober is probed and the generator answers, so both need probabilities."""
     ranks = ("none", "top-k", "full")
     logprobs = min(generator.logprobs, prober.logprobs, key=ranks.index)
-    return replace(generator, logprobs=logprobs, verify=prober.verify, overlap=True)
+    alternatives = generator.alternatives and prober.alternatives
+    return replace(generator, logprobs=logprobs, verify=prober.verify, overlap=True, alternatives=alternatives)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from itertools import takewhile
 
 from cgr.engines.base import (
@@ -23,11 +23,13 @@ from cgr.records import Conversation, Token, messages_of
 
 END = "</think>"
 EOS = "<eos>"
-Answers = Callable[[int, str], Sequence[tuple[str, float]]]
+Scripted = tuple[str, float] | tuple[str, float, Mapping[str, float]]  # text, probability, those of its alternatives
+Answers = Callable[[int, str], Sequence[Scripted]]
 
 
 class ScriptedEngine:
-    """`thinking`: words, `</think>` and `<eos>` among them. `answers(at, suffix)`: text and probability of each token.
+    """`thinking`: words, `</think>` and `<eos>` among them. `answers(at, suffix)`: text and probability of each token, and
+    optionally the texts and probabilities of the alternatives to it.
 
     `entropies(at)`: of the first token that a probe decodes; `tops(n)`: the mean of the highest log-probabilities at the
     n-th token. Requests are kept in `log`, and the number of forward passes for probes in `passes`.
@@ -51,7 +53,7 @@ class ScriptedEngine:
         self._words: dict[str, int] = {}
         self.info = ModelInfo("scripted", "scripted", context, "<think>", END)
         self.capabilities = Capabilities(
-            "full", True, True, True, verify=True, overlap=True, thinking_logprobs=tops is not None
+            "full", True, True, True, verify=True, overlap=True, thinking_logprobs=tops is not None, alternatives=True
         )
 
     def id_of(self, word: str) -> int:
@@ -121,10 +123,11 @@ class ScriptedSession:
         self.engine.log.append(f"probe {at} {text}")
         tokens: list[Token] = []
         ended = False
-        for word, probability in self.engine.answers(at, text)[:limit]:
+        for word, probability, *alternatives in self.engine.answers(at, text)[:limit]:
             if ended := word in (END, EOS):
                 break
-            tokens.append(Token(self.engine.id_of(word), word, math.log(probability)))
+            likely = [(self.engine.id_of(one), math.log(chance)) for more in alternatives for one, chance in more.items()]
+            tokens.append(Token(self.engine.id_of(word), word, math.log(probability), tuple(likely)))
             if done(tokens):
                 break
         self.engine.passes += self._passes([token.id for token in tokens], guess)

@@ -24,6 +24,10 @@ class Adaptive(Cgr):
     cost: int = parameter(4, COUNT)
 
     @property
+    def probe_text(self) -> str:
+        return f"probes at multiples of {self.interval} tokens"
+
+    @property
     def sure_at(self) -> float:
         """Below both `near` and the threshold, how low the certainty is does not matter."""
         return min(self.near, self.threshold)

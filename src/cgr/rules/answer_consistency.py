@@ -18,8 +18,9 @@ class AnswerConsistency(LevelRule):
     sentence and needs 10 in a row; on a grid of tokens the right number is to be chosen.
     """
 
-    agree: int = 3
+    agree: int = parameter(3, COUNT)
     interval: int = parameter(INTERVAL, COUNT)
+    stop_text: ClassVar[str] = "{agree} probes in a row gave the same answer"
     main: ClassVar[str | None] = "agree"
     grid: ClassVar[tuple[float, ...]] = (2, 3, 4, 5, 6, 8, 10)
 

@@ -7,14 +7,16 @@ same rule makes the same decision live and on a recording.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import entry_points
+from numbers import Real
 from typing import Any, ClassVar, Self, TypeVar
 
 from cgr.errors import UnknownName, UsageError
 from cgr.probing import ProbeStyle
-from cgr.records import Probe
+from cgr.records import Probe, StopCause
 from cgr.rules.actions import GO_ON, Action, KeepThinking
 from cgr.rules.marks import Place
 
@@ -53,14 +55,21 @@ class Limits:
     above: bool = False
     options: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        if self.options:
+            return " or ".join(self.options)
+        least = "" if self.low == -math.inf else f"{'more than' if self.above else 'at least'} {self.low:g}"
+        most = "" if self.high == math.inf else f"at most {self.high:g}"
+        return " and ".join(part for part in (least, most) if part)
+
     def check(self, name: str, value: Any) -> None:
         """Raise `UsageError` if the value is not allowed."""
         if self.options and value not in self.options:
-            raise UnknownName.among(f"value of {name}", value, self.options)
+            raise UnknownName.among(f"value of {name}", str(value), self.options)
+        if not self.options and not isinstance(value, Real):
+            raise UsageError(f"The value of {name} cannot be {value!r}.", "Use a number.")
         if not self.options and (not self.low <= value <= self.high or (self.above and value == self.low)):
-            least = f"{'more than' if self.above else 'at least'} {self.low:g}"
-            most = "" if self.high == math.inf else f" and at most {self.high:g}"
-            raise UsageError(f"The value of {name} cannot be {value:g}.", f"Use {least}{most}.")
+            raise UsageError(f"The value of {name} cannot be {value:g}.", f"Use {str(self) or 'a number'}.")
 
 
 def parameter(default: Any, limits: Limits | None = None, *, style: str = "") -> Any:
@@ -69,6 +78,8 @@ def parameter(default: Any, limits: Limits | None = None, *, style: str = "") ->
 
 
 CERTAINTY, SHARE, COUNT = Limits(0, 1), Limits(0, 1, above=True), Limits(1)
+AT_MARKS = {"wait": 'a probe before each "Wait" or "Alternatively"', "paragraph": "a probe after each paragraph"}
+ENDINGS: dict[StopCause, str] = {"end_of_thinking": "the model ended its thinking", "budget": "the budget was spent"}
 DECIDING = ("next_probe", "on_thought", "on_probe", "on_end")  # the methods that make up a decision
 
 
@@ -86,7 +97,9 @@ class Rule:
     decide it by all of them. False for a rule with a `next_probe` of its own, unless it says otherwise.
 
     `main`: the parameter that trades tokens for accuracy; `grid`: its values in a comparison, the most cautious last.
-    `sweeps_budget`: a comparison varies the budget instead. `learns`: the rule has weights, see `learn`.
+    `sweeps_budget`: a comparison varies the budget instead. `learns`: the rule has weights, see `learn`. `stop_text` and
+    `give_up_text`: why it stops or gives up, in words after "because", with parameters in braces. `example`:
+    options for an example of `cgr solve`, if the main parameter is not enough.
     """
 
     name: ClassVar[str]
@@ -102,6 +115,9 @@ class Rule:
     answers: ClassVar[bool] = True
     inspect_every: ClassVar[int] = 0
     style: ClassVar[ProbeStyle] = ProbeStyle()
+    stop_text: ClassVar[str] = "the rule decided to stop"
+    give_up_text: ClassVar[str] = "the rule gave up"
+    example: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         """Check the parameters that were declared with `parameter`."""
@@ -123,6 +139,20 @@ class Rule:
             setattr(cls, name, vars(cls).get("asks", cls.probe_style))
         if "next_probe" in vars(cls) and "any_position" not in vars(cls):
             cls.any_position = False
+
+    @property
+    def probe_text(self) -> str:
+        """Where the rule probes, in words."""
+        first = self.next_probe(Seen(0)) if self.thinks else None
+        return "no probes" if first is None else AT_MARKS[self.place] if self.place else f"a probe every {first} tokens"
+
+    def why(self, cause: StopCause, certainty: float = 0.0) -> str:
+        """Why the thinking stopped after a probe of this certainty, in words after "because"."""
+        if cause in ENDINGS:
+            return ENDINGS[cause] if self.thinks else "this rule does not let the model think"
+        text = self.stop_text if cause == "certainty" else self.give_up_text
+        filled = text.format(**{one.name: getattr(self, one.name) for one in fields(self)})
+        return re.sub(r"^1 probes in a row (were|had|gave)", r"1 probe \1", filled).replace("1 probe were", "1 probe was")
 
     @property
     def bans_end(self) -> bool:

@@ -18,8 +18,9 @@ class BudgetForcing(Rule):
     default there is no limit, as in the paper. `forcing="ban"` forbids the end tag instead, as a logits processor does.
     """
 
-    at_most: int | None = None
+    at_most: int | None = parameter(None, Limits(0))
     forcing: Literal["replace", "ban"] = parameter("replace", FORCINGS)
+    example: ClassVar[str] = "--set at_most=2"
     forces: ClassVar[bool] = True
 
     @property

@@ -81,6 +81,8 @@ class Calibrated(Rule):
     answered: tuple[float, ...] = AS_CERTAINTY
     left: tuple[float, ...] = (0.1, 0.0, 0.0, 0.0, 0.0)
     hopeless: tuple[tuple[float, float], ...] = ()
+    stop_text: ClassVar[str] = "more thinking was not worth its tokens"
+    give_up_text: ClassVar[str] = "a correct answer became too unlikely"
     needs: ClassVar[frozenset[str]] = frozenset({"logprobs"})
     main: ClassVar[str | None] = "price"
     grid: ClassVar[tuple[float, ...]] = (0.4, 0.3, 0.25, 0.2, 0.15, 0.125, 0.1, 0.085, 0.07, 0.06, 0.05, 0.035, 0.02, 0.01)
@@ -96,8 +98,14 @@ class Calibrated(Rule):
             if len(given) != len(AS_CERTAINTY):
                 wrong = f"{name!r} takes {len(AS_CERTAINTY)} weights, not {len(given)}."
                 raise UsageError(wrong, "Learn them with `cgr fit`.")
+            if not all(map(math.isfinite, given)):
+                raise UsageError(f"The weights in {name!r} must be numbers.", "Learn them with `cgr fit`.")
             object.__setattr__(self, name, tuple(map(float, given)))
         object.__setattr__(self, "hopeless", tuple((float(share), float(chance)) for share, chance in self.hopeless))
+
+    @property
+    def probe_text(self) -> str:
+        return f"probes at multiples of {self.interval} tokens"
 
     @property
     def sure_at(self) -> float | None:

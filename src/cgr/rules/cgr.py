@@ -17,6 +17,7 @@ class Cgr(LevelRule):
 
     threshold: float = parameter(THRESHOLD, CERTAINTY)
     interval: int = parameter(INTERVAL, COUNT)
+    stop_text: ClassVar[str] = "the certainty reached {threshold:g}"
     needs: ClassVar[frozenset[str]] = frozenset({"logprobs"})
     main: ClassVar[str | None] = "threshold"
     grid: ClassVar[tuple[float, ...]] = (0.5, 0.7, 0.8, 0.9, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995, 0.999)

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from cgr.records import Probe
-from cgr.rules.base import CERTAINTY, SHARE, parameter, rule
+from cgr.rules.base import CERTAINTY, COUNT, SHARE, parameter, rule
 from cgr.rules.cgr import Cgr
 from cgr.rules.level_rule import exponential_means
 
@@ -23,7 +23,9 @@ class Conformal(Cgr):
 
     weight: float = parameter(0.95, SHARE)
     floor: float = parameter(0.1, CERTAINTY)
-    over: int | None = None
+    over: int | None = parameter(None, COUNT)
+    stop_text: ClassVar[str] = "the mean certainty reached {threshold:g}"
+    give_up_text: ClassVar[str] = "the mean certainty stayed too low"
 
     def within(self, budget: int) -> Self:
         return self if self.over is not None else replace(self, over=budget)

@@ -26,8 +26,10 @@ class DeepConf(Rule):
     """
 
     percentile: float = parameter(10.0, Limits(0, 100))
-    floor: float | None = None
+    floor: float | None = parameter(None, Limits())
     window: int | None = parameter(None, COUNT)
+    example: ClassVar[str] = "--set floor=14"
+    give_up_text: ClassVar[str] = "the confidence of the thinking fell below {floor:g}"
     needs: ClassVar[frozenset[str]] = frozenset({"thinking_logprobs"})
     inspect_every: ClassVar[int] = 1
     main: ClassVar[str | None] = "percentile"

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from cgr.probing import END_TAG, ProbeStyle
 from cgr.records import Probe
-from cgr.rules.base import CERTAINTY, Limits, parameter, rule
+from cgr.rules.base import CERTAINTY, COUNT, Limits, parameter, rule
 from cgr.rules.level_rule import LevelRule
 from cgr.rules.marks import Place
 
@@ -26,9 +26,10 @@ class Deer(LevelRule):
 
     threshold: float = parameter(0.95, CERTAINTY)
     average: Literal["avg1", "avg2"] = parameter("avg1", Limits(options=("avg1", "avg2")))
-    trials: int = 10
-    tokens: int = 20
+    trials: int = parameter(10, COUNT)
+    tokens: int = parameter(20, COUNT)
     prefix: str = DEER_PREFIX
+    stop_text: ClassVar[str] = "the mean probability of the answer exceeded {threshold:g}"
     needs: ClassVar[frozenset[str]] = frozenset({"logprobs"})
     place: ClassVar[Place | None] = "wait"
     main: ClassVar[str | None] = "threshold"

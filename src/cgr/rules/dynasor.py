@@ -24,10 +24,11 @@ class Dynasor(LevelRule):
     hmm. `agree`: 8 is mild, 5 low, 3 mid, 2 high.
     """
 
-    agree: int = 3
+    agree: int = parameter(3, COUNT)
     every: int = parameter(32, COUNT)
-    tokens: int = parameter(20, style="max_answer_tokens")
+    tokens: int = parameter(20, COUNT, style="max_answer_tokens")
     prefix: str = parameter(DYNASOR_PREFIX, style="prefix")
+    stop_text: ClassVar[str] = "{agree} probes in a row gave the same answer without hedging"
     main: ClassVar[str | None] = "agree"
     grid: ClassVar[tuple[float, ...]] = (2, 3, 5, 8)
     spacing: ClassVar[str] = "every"

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from cgr.errors import NotRecorded
 from cgr.probing import END_TAG, ProbeStyle
 from cgr.records import Probe
-from cgr.rules.base import SHARE, parameter, rule
+from cgr.rules.base import COUNT, SHARE, Limits, parameter, rule
 from cgr.rules.level_rule import LevelRule, exponential_means
 from cgr.rules.marks import Place
 
@@ -25,9 +25,10 @@ class Eat(LevelRule):
     gives only the likeliest tokens, H is a lower bound: the remaining probability counts as one token.
     """
 
-    delta: float = 1e-4
+    delta: float = parameter(1e-4, Limits(0))
     alpha: float = parameter(0.2, SHARE)
-    min_steps: int = 4
+    min_steps: int = parameter(4, COUNT)
+    stop_text: ClassVar[str] = "the entropy of the next token was stable"
     needs: ClassVar[frozenset[str]] = frozenset({"logprobs"})
     place: ClassVar[Place | None] = "paragraph"
     answers: ClassVar[bool] = False

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cgr.errors import UsageError
+from cgr.files import write_text
 from cgr.rules.base import Rule, make_rule
 
 SUFFIX = ".json"
@@ -41,8 +42,7 @@ class RuleFile:
     def write(self, path: Path) -> None:
         """Write the file; its folder is created if needed."""
         text = {"rule": self.rule, "parameters": dict(self.parameters), "fitted": dict(self.fitted)}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(text, indent=2) + "\n", encoding="utf-8")
+        write_text(path, json.dumps(text, indent=2) + "\n")
 
 
 def is_file(name: str) -> bool:

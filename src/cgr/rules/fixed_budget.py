@@ -15,3 +15,4 @@ class FixedBudget(Rule):
     """
 
     sweeps_budget: ClassVar[bool] = True
+    example: ClassVar[str] = "--budget 512"

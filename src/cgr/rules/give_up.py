@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 from cgr.rules.actions import GIVE_UP, STOP, Action
 from cgr.rules.base import CERTAINTY, COUNT, Seen, parameter, rule
@@ -24,6 +24,7 @@ class GiveUpEarly(Cgr):
 
     floor: float = parameter(0.3, CERTAINTY)
     patience: int = parameter(12, COUNT)
+    give_up_text: ClassVar[str] = "{patience} probes in a row were less certain than {floor:g}"
 
     @property
     def sure_at(self) -> float | None:

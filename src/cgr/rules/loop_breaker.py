@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from cgr.records import StopCause
 from cgr.rules.actions import GIVE_UP, GO_ON, STOP, Action
 from cgr.rules.base import COUNT, Limits, Seen, parameter, rule
 from cgr.rules.cgr import Cgr
@@ -23,12 +24,16 @@ class LoopBreaker(Cgr):
     least: int = parameter(64, COUNT)
     longest: int = parameter(512, COUNT)
     then: Literal["stop", "give-up"] = parameter("stop", Limits(options=("stop", "give-up")))
+    give_up_text: ClassVar[str] = "the thinking repeated itself"
     needs: ClassVar[frozenset[str]] = frozenset({"logprobs", "token_ids"})
 
     @property
     def sure_at(self) -> float | None:
         """Any answer may become the last one, unless the rule then gives up."""
         return self.threshold if self.then == "give-up" else None
+
+    def why(self, cause: StopCause, certainty: float = 0.0) -> str:
+        return super().why("gave_up" if cause == "certainty" and certainty < self.threshold else cause, certainty)
 
     def on_probe(self, seen: Seen) -> Action:
         action = super().on_probe(seen)

@@ -22,7 +22,8 @@ class PumaVerify(Cgr):
     """
 
     threshold: float = parameter(0.98, CERTAINTY)
-    drop: float = 0.03
+    drop: float = parameter(0.03, CERTAINTY)
+    stop_text: ClassVar[str] = "a second probe confirmed an answer of at least {threshold:g}"
     style: ClassVar[ProbeStyle] = ProbeStyle(aggregate="geometric-mean")
 
     def levels(self, probes: Sequence[Probe]) -> list[float]:

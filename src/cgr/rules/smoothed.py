@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from cgr.records import Probe
 from cgr.rules.actions import GO_ON, STOP, Action
@@ -23,6 +24,7 @@ class Smoothed(Cgr):
     threshold: float = parameter(0.95, CERTAINTY)
     weight: float = parameter(0.8, SHARE)
     floor: float = parameter(0.5, CERTAINTY)
+    stop_text: ClassVar[str] = "the mean certainty of the answer reached {threshold:g}"
 
     @property
     def sure_at(self) -> float | None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 from cgr.rules.actions import GO_ON, STOP, Action
 from cgr.rules.base import CERTAINTY, COUNT, Seen, parameter, rule
@@ -22,6 +23,7 @@ class SureTwice(Cgr):
     threshold: float = parameter(0.95, CERTAINTY)
     agree: int = parameter(2, COUNT)
     rising: bool = False
+    stop_text: ClassVar[str] = "{agree} probes in a row had the same answer with a certainty of at least {threshold:g}"
 
     def on_probe(self, seen: Seen) -> Action:
         last = seen.probes[-self.agree :]

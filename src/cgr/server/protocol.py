@@ -15,6 +15,7 @@ MAX_STOPS = 16
 MAX_PARAMETER = 1 << 16  # of a rule: some of them are lengths that are searched at each probe
 EFFORTS = {"minimal": 1024, "low": 1024, "medium": 2048, "high": 4096, "xhigh": 8192, "max": 16384}
 
+PARAMETER = Field(ge=-MAX_PARAMETER, le=MAX_PARAMETER)
 Count = Annotated[int, Field(ge=1, le=1 << 31)]
 Budget = Annotated[int, Field(ge=0, le=1 << 31)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
@@ -54,7 +55,7 @@ class CgrOptions(BaseModel):
     close_think: Literal["never", "always", "auto"] | None = None
     full: bool | None = None
     instruction: Annotated[str, Field(max_length=65536)] | None = None
-    parameters: dict[str, bool | Annotated[int, Field(ge=0, le=MAX_PARAMETER)] | float | ShortText] | None = None
+    parameters: dict[str, bool | Annotated[int, PARAMETER] | Annotated[float, PARAMETER] | ShortText] | None = None
     shadow: bool | None = None
     stream_probes: bool | None = None
     answer_style: Style | None = None

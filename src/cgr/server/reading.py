@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import secrets
+import types
+import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 from cgr.engines.base import Sampling
 from cgr.errors import CgrError, UsageError
 from cgr.records import Message
+from cgr.rules import known_rules
 from cgr.server.config import Mode, ServeConfig
 from cgr.server.faults import ApiError, bad_field, not_supported, sentence
 from cgr.server.fields import asks_for_box, effort, effort_budget, given_budget, text_of, unsupported, unsupported_in_chat
@@ -18,6 +21,7 @@ from cgr.server.generation import Generation
 from cgr.server.protocol import CgrOptions, ChatBody, ChatMessage, CompletionBody, SamplingFields
 from cgr.settings import Settings
 
+TYPE_WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 ALIAS = re.compile(r"(?P<name>.+):(?:(?P<mode>plain|shadow)|cgr-(?P<threshold>[0-9.]+))")
 # Requests with these are passed on to an upstream, even if they ask for probes.
 FOR_UPSTREAM = frozenset({"tools", "functions", "tool_choice", "function_call", "response_format", "messages"})
@@ -165,6 +169,8 @@ class RequestReader:
         options, config = wanted.options, self.config
         style = options.answer_style or config.answer_style
         top = more.get("top_logprobs")
+        if body.stream_options and not body.stream:
+            raise bad_field("stream_options", "stream_options: it is only for streams.")
         if style == "boxed" and top is not None and wanted.mode != "off":
             raise not_supported("logprobs", "with answer_style 'boxed'")
         settings = self._settings(body, options)
@@ -197,16 +203,39 @@ class RequestReader:
         changes["seed"] = secrets.randbits(31) if body.seed is None else body.seed
         if changes.get("rule") not in (None, self.config.settings.rule):
             changes.setdefault("parameters", {})
+        _check_parameters(changes.get("rule", self.config.settings.rule), options.parameters or {})
         try:
             return replace(self.config.settings, **changes)
         except UsageError as error:
             raise _blamed(error, changes) from error
 
 
+def _check_parameters(rule: str, given: Mapping[str, Any]) -> None:
+    """Parameters of a rule must have the declared type; rules check their values, not their types."""
+    if (known := known_rules().get(rule)) is None:
+        return
+    hints = typing.get_type_hints(known)
+    for name, value in given.items():
+        kinds = _kinds(hints[name]) if name in known.parameters() else {type(value)}
+        if type(value) not in kinds:
+            field, words = f"cgr.parameters.{name}", [TYPE_WORDS[kind] for kind in TYPE_WORDS if kind in kinds]
+            raise bad_field(field, f"{field}: it must be {words[-1] if words else 'left out'}.")
+
+
+def _kinds(hint: Any) -> set[type]:
+    """The types that JSON may have for this hint."""
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        return {kind for one in typing.get_args(hint) for kind in _kinds(one)}
+    if typing.get_origin(hint) is typing.Literal:
+        return {str}
+    return {int, float} if hint is float else {hint} & set(TYPE_WORDS)
+
+
 def _blamed(error: CgrError, changes: Mapping[str, Any]) -> ApiError:
     """The error of the settings, with the field that it is about."""
     known = [name for name in changes if name in error.message or name.replace("_", "-") in error.message]
-    names = ["parameters"] if "parameter of" in error.message else known
+    named = any(repr(name) in error.message for name in changes.get("parameters", ()))
+    names = ["parameters"] if named or "parameter of" in error.message else known
     field = f"cgr.{names[0]}" if names else "cgr"
     return bad_field(field, f"{field}: {sentence(error)}")
 

@@ -34,6 +34,7 @@ BACKLOG = 2048
 SEND_BUFFER = 64 << 10  # bytes of a reply that the system keeps for a slow client; by itself it would keep megabytes
 END_SECONDS = 5.0  # beyond the time for requests, for everything else
 RESTART_SECONDS = 1.0
+KEEP_ALIVE_SECONDS = 75  # longer than clients and balancers keep an idle connection, so that they close it
 Announce = Callable[[str], None]
 
 
@@ -105,6 +106,7 @@ class DrainingServer(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=int(limit) + 1,
                 backlog=BACKLOG,
             )

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cgr import open_model
+from cgr.engines.completions import detect
+from cgr.engines.completions.detect import NoAnswer
 from cgr.engines.completions.engine import CompletionsEngine
-from cgr.engines.completions.http import RetryPolicy
+from cgr.engines.completions.policy import RetryPolicy
 from cgr.engines.open import ModelOptions
 from cgr.errors import CgrError, MissingCapability, ModelNotFound, UsageError
 from tests.engines.completions.playing import playing
@@ -105,3 +111,65 @@ def test_what_the_user_says_about_bans_is_not_tried() -> None:
         found = opened(address, dialect=("logit_bias=no",)).dialect
     assert (found.logit_bias, found.raw_logprobs, found.prefix_cache) == (False, True, True)
     assert not any("logit_bias" in body for body in part.bodies)
+
+
+@contextmanager
+def silent() -> Iterator[str]:
+    """A server that accepts connections and never answers."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+def test_a_server_that_never_answers() -> None:
+    with silent() as address, pytest.raises(NoAnswer, match=r"did not answer within 0\.2 seconds") as caught:
+        open_model(base_url=address, patience=RetryPolicy(start=0.2))
+    assert "CGR_CONNECT_TIMEOUT" in caught.value.hint
+
+
+def test_a_silent_server_beside_one_that_works() -> None:
+    with silent() as other, playing() as (address, _):
+        engine = open_model(base_url=(other, address), patience=RetryPolicy(start=2.0)).engine
+    assert any("did not answer" in note for note in engine.notes)
+
+
+def test_a_server_that_completes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question that makes it compute may take longer, and is not asked again in another form."""
+    monkeypatch.setattr(detect, "COMPUTING", 2)
+    release = threading.Event()
+    with playing() as (address, part):
+        monkeypatch.setattr(part, "complete", lambda body: release.wait(60) and "")
+        try:
+            with pytest.raises(NoAnswer, match="within 4 seconds"):
+                open_model(base_url=address, patience=RetryPolicy(start=2.0))
+        finally:
+            release.set()
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "nan", "inf", "x"])
+def test_a_limit_that_is_none(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CGR_CONNECT_TIMEOUT", given)
+    with pytest.raises(UsageError, match="CGR_CONNECT_TIMEOUT is not a number of seconds"):
+        open_model(base_url="http://127.0.0.1:9")
+
+
+def test_the_limit_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CGR_CONNECT_TIMEOUT", "0.3")
+    with silent() as address, pytest.raises(NoAnswer, match=r"0\.3 seconds"):
+        open_model(base_url=address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["http://[::1", "http://", "http://x:99999", "http://x:0", "http://a b", "http://a..b", f"http://{'a' * 70}.com"],
+)
+def test_addresses_that_are_none(address: str) -> None:
+    with pytest.raises(UsageError, match="is not the address of a server"):
+        open_model(base_url=address)
+
+
+@pytest.mark.parametrize("key", ["ключ", "two\nlines", "\x1b"])
+def test_keys_that_are_none(key: str) -> None:
+    with pytest.raises(UsageError, match="not printable ASCII"):
+        open_model(base_url="http://127.0.0.1:9", api_key=key)

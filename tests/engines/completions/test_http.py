@@ -17,7 +17,8 @@ from typing import Any, cast
 import pytest
 
 from cgr.engines.completions import http
-from cgr.engines.completions.http import BadReply, Fault, RetryPolicy, Server, WrongKey, read_event, retry_after
+from cgr.engines.completions.http import BadReply, Fault, Server, WrongKey, read_event, retry_after
+from cgr.engines.completions.policy import RetryPolicy
 from cgr.errors import DoesNotFit, EngineError
 
 SHORT = RetryPolicy(first=5.0, stall=5.0, connect=5.0)
@@ -193,6 +194,28 @@ async def test_an_endless_line_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> N
     async with serving(head, b"data: " + b"x" * 5000, stays=False) as (_, server):
         with pytest.raises(BadReply, match="more than 1000 bytes"):
             await events(server)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [b"HTTP/1.1 200 OK\r\nContent-Length: 99000000000\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n"],
+    ids=["it promises 99 GB", "it does not end"],
+)
+async def test_a_reply_that_is_too_long(head: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not read, or not to its end."""
+    monkeypatch.setattr(http, "MAX_BODY_BYTES", 1 << 20)
+    async with serving(head, *[b"x" * 65536] * 64, stays=False) as (_, server):
+        with pytest.raises(BadReply, match="a reply of more than 1 MB"):
+            await document(server)
+
+
+async def test_a_long_message_of_a_server_is_shortened() -> None:
+    error = json.dumps({"error": {"message": "x" * 10_000}}).encode()
+    head = b"HTTP/1.1 400 Bad Request\r\nContent-Length: %d\r\n\r\n" % len(error)
+    async with serving(head, error) as (_, server):
+        with pytest.raises(EngineError) as caught:
+            await document(server)
+    assert len(caught.value.message) < 400
 
 
 async def test_a_compressed_reply() -> None:

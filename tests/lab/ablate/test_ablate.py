@@ -274,7 +274,7 @@ def test_imported_probes_without_tokens_are_refused_with_the_command(tmp_path: P
     path = run(tmp_path / "run", bare)
     with pytest.raises(NotRecorded, match="without their tokens") as raised:
         aggregation.ablate(AblationInputs.open(path))
-    assert raised.value.hint == f"cgr probe {path} --set with-tokens"
+    assert raised.value.hint == f"cgr probe {path} --probes with-tokens"
 
 
 # Prompt and probe model

@@ -482,8 +482,8 @@ def test_missing_files_and_existing_runs_are_errors(tmp_path: Path) -> None:
     import_run(path, tmp_path / "run")
     with pytest.raises(UsageError, match="There is already a run in"):
         import_run(path, tmp_path / "run")
-    with pytest.raises(UsageError, match="cannot be written"):
-        export_run(tmp_path / "run", tmp_path / "no" / "such" / "folder.jsonl")
+    with pytest.raises(UsageError, match="cannot be created"):
+        export_run(tmp_path / "run", path / "below-a-file.jsonl")
     with pytest.raises(UnknownName, match="no probe set called 'wait'"):
         export_run(tmp_path / "run", tmp_path / "out.jsonl", probe_set="wait")
     assert {one.name for one in tmp_path.iterdir()} == {"in.jsonl", "run"}

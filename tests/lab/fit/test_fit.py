@@ -240,7 +240,7 @@ def test_fit_writes_a_rule_that_solve_takes(folder: Path, tmp_path: Path) -> Non
     assert made.parameters["rare"] == 2
     assert made.parameters["span"] == BUDGET
     assert "interval" not in made.parameters
-    assert made.fitted == {"run": "run", "questions": 60, "traces": 60}
+    assert made.fitted == {"run": "run", "questions": 60, "traces": 60, "share": 1.0}
     solved = command("solve", "--rule", str(path), "--budget", "64", "--json")
     assert solved.returncode == 0, solved.stderr
     assert json.loads(solved.stdout)["rule"] == "calibrated"
@@ -324,7 +324,7 @@ def test_a_rule_file_goes_round(tmp_path: Path) -> None:
         ('{"rule": 3}', "holds no rule"),
         ('{"rule": "crg"}', "no rule called 'crg'"),
         ('{"rule": "cgr", "parameters": {"treshold": 0.9}}', "no parameter of cgr called 'treshold'"),
-        ('{"rule": "cgr", "parameters": {"threshold": "high"}}', "do not suit the rule 'cgr'"),
+        ('{"rule": "cgr", "parameters": {"threshold": "high"}}', "The value of 'threshold' of 'cgr' cannot be 'high'"),
     ],
 )
 def test_files_that_hold_no_rule(tmp_path: Path, text: str, what: str) -> None:

@@ -216,12 +216,12 @@ def test_an_unknown_split_is_refused(tmp_path: Path) -> None:
 
 def test_without_datasets_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    assert "pip install" in refusal("aime2025").hint
+    assert "pip install 'certainty-guided-reasoning[hub]'" in refusal("aime2025").hint
 
 
 def test_without_pyarrow_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    assert "pip install" in refusal(write(tmp_path, b"PAR1", "my.parquet")).hint
+    assert "pip install 'certainty-guided-reasoning[lab]'" in refusal(write(tmp_path, b"PAR1", "my.parquet")).hint
 
 
 # Local files

@@ -419,7 +419,7 @@ def test_another_rule_is_reported_in_every_table(six_run: Path, tmp_path: Path, 
     [
         (["nowhere"], "There is no run 'nowhere'"),
         ([], "Missing argument"),
-        (["{run}", "--set", "other"], "no probe set called 'other'"),
+        (["{run}", "--probes", "other"], "no probe set called 'other'"),
         (["{run}", "--thresholds", "high"], "'high' is not a list of numbers"),
         (["{run}", "--thresholds", ""], "needs a threshold"),
         (["{run}", "--rule", "crg"], "no rule called 'crg'"),

@@ -57,16 +57,21 @@ def test_what_an_import_does_not_say_is_unknown(report: Report, changes: dict[st
     assert "no probes" in origin(unprobed)
 
 
+def test_a_rule_that_reads_another_set_than_the_default_says_so(report: Report) -> None:
+    assert "reads" not in origin(replace(report, probe_sets=("default",)))
+    assert origin(replace(report, rule="deer", probe_sets=("wait",))).endswith(", deer reads 'wait'")
+
+
 def test_headlines_fit_a_terminal_of_80_columns(report: Report) -> None:
     head, *rows = shown = headline_lines(headlines(report))
     assert max(map(len, shown)) <= 80
     assert len({len(line) for line in (head, *rows)}) == 1
-    assert head.split() == ["Accuracy", "Diff.", "95%", "interval", "Saved", "Net", "Grade", "p=1"]
+    assert head.split() == ["Accuracy", "Fixed", "budget", "Diff.", "95%", "interval", "Saved", "Net", "Grade", "p=1"]
 
 
 def test_numbers_that_a_run_cannot_give_are_dashes() -> None:
     rows = (Headline(None, None), Headline(0.99, None, None, None, 10, 0.1, 5, 0.05))
-    assert headline_lines(rows)[2].split() == ["CGR", "0.99", "–", "–", "–", "10.0%", "5.0%", "–"]
+    assert headline_lines(rows)[2].split() == ["CGR", "0.99", "–", "–", "–", "–", "10.0%", "5.0%", "–"]
 
 
 def test_the_main_figure_is_the_best_one_that_exists(tmp_path: Path) -> None:

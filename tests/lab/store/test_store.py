@@ -277,8 +277,9 @@ def test_a_finished_run_is_one_plain_file(tmp_path: Path) -> None:
 def downgrade(folder: Path, version: int) -> None:
     """Change a run on disk to an older schema."""
     with sqlite3.connect(folder / schema.FILE) as old:
-        for column in (one for since, columns in schema.ADDED_COLUMNS.items() if since > version for one in columns):
-            old.execute(f"ALTER TABLE traces DROP COLUMN {column.split()[0]}")
+        for since, table, column in schema.ADDED_COLUMNS:
+            if since > version:
+                old.execute(f"ALTER TABLE {table} DROP COLUMN {column.split()[0]}")
         old.execute(f"PRAGMA user_version={version}")
     old.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,35 @@ import click
 
 from cgr.errors import UsageError
 
-PATH = click.Path(path_type=Path)
+
+class FilePath(click.Path):
+    """A path. An empty text is refused: it would be the working folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not str(value):
+            self.fail("A path cannot be empty.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class ProbesCommand(click.Command):
+    """A command with the option --probes, under its former names too, which print a note."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own = {name for parameter in self.params for name in parameter.opts}
+        former = [name for name in FORMER_NAMES if name not in own]
+        return super().parse_args(ctx, [_renamed(one, former) for one in args])
+
+
+def _renamed(argument: str, former: Sequence[str]) -> str:
+    name, equals, value = argument.partition("=")
+    if name not in former:
+        return argument
+    click.echo(f"note:  {name} for a probe set is now called {PROBES}.", err=True)
+    return PROBES + equals + value
+
+
+PATH = FilePath(path_type=Path)
+PROBES, FORMER_NAMES = "--probes", ("--set", "--probe-set")
 JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object and nothing else.")
 QUIET_OPTION = click.option("--quiet", is_flag=True, help="Show no progress and no summary; errors are still shown.")
 

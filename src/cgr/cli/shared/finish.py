@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-import click
-
+from cgr.cli.main import say, say_json
 from cgr.engines.open import ModelOptions, sessions_of
 from cgr.lab.record.jobs import Progress, Summary, summarise
 from cgr.lab.store import Key
@@ -40,7 +39,7 @@ def finish(work: Callable[..., Any], folder: Path, wanted: Collection[Key] | Non
             return nothing_recorded()
     summary = summarise(folder, wanted, progress, interrupted=interrupted)
     if as_json:
-        click.echo(summary.to_json())
+        say_json(summary.to_json())
     else:
         print_summary(summary, quiet=quiet and not interrupted)
     return INTERRUPTED if interrupted else 1 if summary.failed else 0
@@ -48,21 +47,22 @@ def finish(work: Callable[..., Any], folder: Path, wanted: Collection[Key] | Non
 
 def echo_note(text: str) -> None:
     """Print a note on standard error."""
-    click.echo(f"note:  {text}", err=True)
+    say(f"note:  {text}", err=True)
 
 
 def nothing_recorded() -> int:
     """Say that the run was interrupted before its first trace; return the exit code."""
-    click.echo("Interrupted before anything was recorded.", err=True)
+    say("Interrupted before anything was recorded.", err=True)
     return INTERRUPTED
 
 
-def print_summary(summary: Summary, *, quiet: bool = False) -> None:
-    """Print what a run has and what failed. Failures, and all of an interrupted run, go to standard error."""
-    for line in [] if quiet else summary_lines(summary):
-        click.echo(line, err=summary.interrupted)
+def print_summary(summary: Summary, *, quiet: bool = False, then: bool = True) -> None:
+    """Print what a run has and what failed. Failures, and all of an interrupted run, go to standard error. `then`: with the
+    next command."""
+    for line in [] if quiet else summary_lines(summary, then=then):
+        say(line, err=summary.interrupted)
     for line in failure_lines(summary.failures):
-        click.echo(line, err=True)
+        say(line, err=True)
 
 
 def summary_lines(summary: Summary, *, then: bool = True) -> list[str]:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from cgr.engines.completions.dialect import LLAMA, CompletionRequest, Dialect, Piece, read_reply, request_body
-from cgr.engines.completions.http import BadReply, Fault, Purpose, RequestKind, RetryPolicy, Server
+from cgr.engines.completions.http import BadReply, Fault, Purpose, RequestKind, Server
+from cgr.engines.completions.policy import RetryPolicy
 from cgr.engines.text.chat import ThinkTags, render
 from cgr.engines.text.model_files import LocalTokenizer
 from cgr.errors import EngineError, UsageError
@@ -45,6 +46,10 @@ class Pool:
         """Close the connections to all servers."""
         for server in self.servers:
             await server.close()
+
+
+def _times(failures: int) -> str:
+    return f" {failures} times in a row" if failures > 1 else ""
 
 
 class Replica:
@@ -95,7 +100,7 @@ class Attempts:
         self.failures += 1
         if self.failures >= pool.policy.tries:
             raise EngineError(
-                f"The server at {server.address} failed {self.failures} times in a row: {fault.what}.",
+                f"The server at {server.address} failed{_times(self.failures)}: {fault.what}.",
                 "Check the server. No failed request was counted as an answer, and the same command can be run again.",
             ) from fault
         server.failed(fault)

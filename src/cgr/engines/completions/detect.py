@@ -27,6 +27,7 @@ from cgr.engines.completions.dialect import (
     read_reply,
     request_body,
 )
+from cgr.engines.completions.engine import START_VARIABLE
 from cgr.engines.completions.http import BadReply, Fault, Server, WrongKey
 from cgr.errors import CgrError, EngineError, MissingCapability, ModelNotFound, UnknownName, UsageError
 
@@ -34,7 +35,12 @@ T = TypeVar("T")
 SAMPLE = "Let me count: " + ", ".join(map(str, range(1, 100)))
 SAMPLE_TOKENS = 288  # more than two blocks of any prefix cache
 TOLERANCE = 0.25  # between log-probabilities of the same token, in any precision and batch
+COMPUTING = 6  # times the limit of the first requests, for those that make the model compute
 HOT = Sampling(temperature=2.0)  # as high as servers allow: two seeds hardly agree by chance
+
+
+class NoAnswer(ModelNotFound):
+    """The server accepts requests and does not answer them."""
 
 
 class Detection:
@@ -48,13 +54,14 @@ class Detection:
         """The JSON document at this path, or None."""
         return await self._retried(lambda: self.server.get(path))
 
-    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """The JSON reply."""
-        return await self._retried(lambda: self.server.post(path, body))
+    async def post(self, path: str, body: dict[str, Any], *, computes: bool = False) -> dict[str, Any]:
+        """The JSON reply. `computes`: the model has to work for it."""
+        return await self._retried(lambda: self.server.post(path, body), computes=computes)
 
     async def complete(self, dialect: Dialect, model: str, request: CompletionRequest) -> Piece:
         """A whole completion."""
-        return _understood(dialect, await self.post(dialect.path, request_body(dialect, model, request)))
+        body = request_body(dialect, model, request)
+        return _understood(dialect, await self.post(dialect.path, body, computes=True))
 
     async def stream(self, dialect: Dialect, model: str, request: CompletionRequest) -> list[Piece]:
         """All pieces of a streamed completion."""
@@ -64,12 +71,17 @@ class Detection:
             async with self.server.events(dialect.path, body) as events:
                 return [_understood(dialect, event) async for event in events]
 
-        return await self._retried(listen)
+        return await self._retried(listen, computes=True)
 
-    async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def _retried(self, call: Callable[[], Awaitable[T]], *, computes: bool = False) -> T:
+        limit = self.policy.start and self.policy.start * (COMPUTING if computes else 1)
         for attempt in itertools.count():
             try:
-                return await call()
+                async with asyncio.timeout(limit):
+                    return await call()
+            except TimeoutError as error:
+                late = f"The server at {self.server.address} did not answer within {limit:g} seconds."
+                raise NoAnswer(late, f"Check the server, or wait longer: {START_VARIABLE}=60") from error
             except BadReply as strange:
                 address = self.server.address
                 raise UsageError(f"{address} is not a completions server: {strange}.", "Check --base-url.") from strange
@@ -138,7 +150,7 @@ async def tokenizer_style(ask: Detection, model: str, kind: str) -> Dialect:
         dialect = Dialect(server=kind, tokenize=style)
         try:
             reply = await ask.post("/tokenize", tokenize_body(dialect, model, "1"))
-        except WrongKey:
+        except (WrongKey, NoAnswer):
             raise
         except (EngineError, UsageError):
             continue
@@ -182,7 +194,8 @@ async def _first_accepted(
     ):
         form = replace(dialect, token_prompts=token_prompts, extras=extras, logprobs=top)
         try:
-            reply = await ask.post(form.path, request_body(form, model, _greedy(_prompt(form, ids), top or None)))
+            body = request_body(form, model, _greedy(_prompt(form, ids), top or None))
+            reply = await ask.post(form.path, body, computes=True)
         except EngineError as error:
             refused = refused or error
             continue

@@ -6,10 +6,13 @@ What the server can do is found out on `connect`, and shown as `dialect`; what a
 from __future__ import annotations
 
 import asyncio
+import math
+import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from cgr.engines.base import (
@@ -26,7 +29,8 @@ from cgr.engines.base import (
 )
 from cgr.engines.completions.client import CompletionClient, Pool, Replica, ServedModel
 from cgr.engines.completions.dialect import Dialect
-from cgr.engines.completions.http import RetryPolicy, Server
+from cgr.engines.completions.http import Server
+from cgr.engines.completions.policy import RetryPolicy
 from cgr.engines.completions.session import CompletionsSession
 from cgr.engines.completions.thinking import ThinkingFormat
 from cgr.engines.open import ModelOptions
@@ -37,6 +41,7 @@ from cgr.records import Conversation
 
 NAME = "completions"
 OPTIONS = frozenset({"tokenizer", "dialect", "chunk"})
+START_VARIABLE = "CGR_CONNECT_TIMEOUT"  # seconds for each of the first requests to a server
 CHUNK = 32  # tokens of a request in chunked mode
 POLL_SECONDS = 0.01
 SPARE_CONNECTIONS = 4  # beside those of sessions, for tokenization
@@ -90,7 +95,7 @@ class CompletionsEngine:
 
     def __init__(self, addresses: Sequence[str], options: ModelOptions = ModelOptions()) -> None:
         self.options, self.addresses = options, tuple(map(server_root, addresses))
-        self.policy = options.patience or RetryPolicy()
+        self.policy = options.patience or _policy()
         self._connected: Connected | None = None
         self._connecting = threading.Lock()  # not asyncio's: the engine may be used from several event loops
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopState] = WeakKeyDictionary()
@@ -197,16 +202,46 @@ def server_capabilities(dialect: Dialect, chunk: int | None) -> Capabilities:
         overlap=True,
         thinking_logprobs=True,
         overlaps=chunk is None,
+        alternatives=dialect.logprobs > 1 and dialect.token_ids != "none",
         answer_logprobs=True,
         sampling=FILTERS if llama and dialect.extras else frozenset(openai | extras),
     )
 
 
+def _policy() -> RetryPolicy:
+    """The usual policy, with the limit for the first requests that the environment names."""
+    given = os.environ.get(START_VARIABLE)
+    if not given:
+        return RetryPolicy()
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise UsageError(f"{START_VARIABLE} is not a number of seconds: {given!r}.", f"Set it like {START_VARIABLE}=60.")
+    return RetryPolicy(start=seconds)
+
+
 def server_root(address: str) -> str:
     """The root of a server's address, which people write with or without `/v1`."""
     root = address.strip().rstrip("/").removesuffix("/v1")
-    if not root.startswith(("http://", "https://")):
+    if not root.startswith(("http://", "https://")) or not _is_address(root):
         raise UsageError(
             f"{address!r} is not the address of a server.", "Write it like --base-url http://localhost:8000/v1."
         )
     return root
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        host = (parts.hostname or "").encode("idna")
+        return bool(host) and (parts.port is None or parts.port > 0) and text.isprintable() and " " not in text
+    except ValueError:  # also UnicodeError, for a host that no name can be
+        return False
+
+
+def check_key(key: str | None) -> None:
+    """Raise `UsageError` if this cannot be an API key: it is sent in a header, which is ASCII."""
+    if key is not None and not (key.isascii() and key.isprintable()):
+        raise UsageError("The API key has a character that is not printable ASCII.", "Check --api-key and CGR_API_KEY.")

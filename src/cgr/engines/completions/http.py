@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import email.utils
 import json
-import random
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -20,6 +19,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from cgr.engines.completions.policy import RetryPolicy
 from cgr.errors import CgrError, DoesNotFit, EngineError, UsageError
 
 TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
@@ -30,6 +30,8 @@ CONTEXT_ERRORS = {"exceed_context_size_error", "context_length_exceeded"}  # lla
 RequestKind = Literal["think", "probe", "answer", "other"]
 Observe = Callable[[str, RequestKind, str], None]  # address, kind, and the status code, "error" or "cancelled"
 MAX_LINE_BYTES = 1 << 24  # of one event; a server that sends more without a line break is not understood
+MAX_BODY_BYTES = 1 << 26  # of a whole reply: far more than any completion or tokenization takes
+MAX_MESSAGE = 300  # characters of a server's own message in an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,31 +59,6 @@ class BadReply(Fault):
 
 class WrongKey(UsageError):
     """The server refused the API key."""
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """How long to wait, in seconds, and how often to try again without progress in between.
-
-    `first` is the time limit for the first token, which may have to queue, `stall` the limit for each one after it; None
-    is no limit. `at_once`: retries without a pause after a disconnection, since a server may close an idle connection just
-    as it is used again. `drain`: read replies to their end, for servers that do not survive a connection closed early.
-    """
-
-    tries: int = 6
-    pause: float = 0.5
-    longest: float = 30.0
-    connect: float = 10.0
-    first: float | None = 600.0
-    stall: float | None = 60.0
-    at_once: int = 2
-    drain: bool = False
-
-    def delay(self, attempt: int, wait: float | None = None) -> float:
-        """Seconds before the next attempt: exponential with jitter, at least what the server asked for, at most
-        `longest`."""
-        backed_off = self.pause * 2**attempt * (1 + random.random() / 2)
-        return float(min(max(backed_off, wait or 0.0), self.longest))
 
 
 class Server:
@@ -120,12 +97,12 @@ class Server:
     async def get(self, path: str) -> dict[str, Any] | None:
         """The JSON document at this path, or None if there is none."""
         async with self._request("GET", path) as response:
-            return None if response.status in ABSENT else _document(response, await response.read())
+            return None if response.status in ABSENT else _document(response, await _body(response))
 
     async def post(self, path: str, body: dict[str, Any], purpose: Purpose | None = None) -> dict[str, Any]:
         """The JSON reply to a JSON request."""
         async with self._request("POST", path, body, purpose) as response:
-            return _document(response, await response.read())
+            return _document(response, await _body(response))
 
     @asynccontextmanager
     async def events(
@@ -134,7 +111,7 @@ class Server:
         """The events of a streamed reply. Leaving the context early closes the connection, which cancels the request."""
         async with self._request("POST", path, body, purpose) as response:
             if response.status >= 400:
-                _document(response, await response.read())
+                _document(response, await _body(response))
             async with aclosing(self._events(response)) as events:
                 yield events
 
@@ -201,6 +178,18 @@ class Server:
             task.cancel()
         if client:
             await client.close()
+
+
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    """The body of a reply, unless it is too long."""
+    announced, parts, size = response.content_length or 0, [], 0
+    while announced <= MAX_BODY_BYTES and (part := await response.content.readany()):
+        parts.append(part)
+        size += len(part)
+        announced = max(announced, size)
+    if announced > MAX_BODY_BYTES:
+        raise BadReply(f"it sent a reply of more than {MAX_BODY_BYTES >> 20} MB")
+    return b"".join(parts)
 
 
 async def _read_to_end(response: aiohttp.ClientResponse) -> None:
@@ -279,7 +268,7 @@ def refusal(data: dict[str, Any], status: int, wait: float | None = None) -> Fau
     """The exception for an error that a server reported: a `Fault` if it may pass."""
     detail = data.get("error", data)
     fields = detail if isinstance(detail, dict) else {"message": detail}
-    message = str(fields.get("message", detail)).rstrip(".")
+    message = _shortened(str(fields.get("message", detail))).rstrip(".")
     if status in WRONG_KEY:
         return WrongKey(f"The server refused the API key: {message}.", "Set CGR_API_KEY to a key that it accepts.")
     if CONTEXT_ERRORS & {fields.get("type"), fields.get("code")}:
@@ -287,6 +276,10 @@ def refusal(data: dict[str, Any], status: int, wait: float | None = None) -> Fau
     if status in TEMPORARY:
         return Fault(f"it answered {status}: {message}", wait)
     return EngineError(f"The server refused: {message}.", "Check the model and the options.")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}..."
 
 
 def retry_after(headers: Any) -> float | None:

@@ -11,8 +11,9 @@ from cgr.engines.base import ModelInfo, Sampling
 from cgr.engines.completions.client import CompletionClient, Pool, ServedModel
 from cgr.engines.completions.detect import SAMPLE, Detection, detect, sample_prompt, served_model, tokenizer_style
 from cgr.engines.completions.dialect import LLAMA, CompletionRequest, Dialect
-from cgr.engines.completions.engine import CHUNK, NAME, Connected, Place, server_capabilities
-from cgr.engines.completions.http import RetryPolicy, Server
+from cgr.engines.completions.engine import CHUNK, NAME, Connected, Place, check_key, server_capabilities
+from cgr.engines.completions.http import Server
+from cgr.engines.completions.policy import RetryPolicy
 from cgr.engines.completions.thinking import ThinkingFormat
 from cgr.engines.open import ModelOptions
 from cgr.engines.text import chat
@@ -27,6 +28,7 @@ TRIAL_TOKENS, TRIALS = 64, 8  # to measure how many tokens change when their tex
 async def connect(addresses: Sequence[str], options: ModelOptions, policy: RetryPolicy) -> Connected:
     """Everything that an engine needs to know about these servers."""
     key = options.api_key or os.environ.get("CGR_API_KEY") or None
+    check_key(key)
     local = await asyncio.to_thread(LocalTokenizer, options.tokenizer) if options.tokenizer else None
     servers = [Server(one, key, policy) for one in addresses]
     try:

@@ -70,9 +70,8 @@ class TransformersEngine:
     @property
     def capabilities(self) -> base.Capabilities:
         packed, filters = self.loaded.window is None, base.FILTERS
-        return base.Capabilities(
-            "full", True, True, True, verify=True, thinking_logprobs=True, packed=packed, sampling=filters
-        )
+        offers = {"verify": True, "thinking_logprobs": True, "alternatives": True, "packed": packed}
+        return base.Capabilities("full", True, True, True, **offers, sampling=filters)
 
     async def encode(self, text: str) -> tuple[int, ...]:
         return self.loaded.tokenizer.encode(text)

@@ -9,12 +9,13 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, nullcontext, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from cgr.engines.base import ModelInfo
+from cgr.engines.hub import hub_access
 from cgr.engines.llama.engine import fingerprint
 from cgr.engines.llama.header import read_head
 from cgr.engines.open import ModelOptions
@@ -158,8 +159,9 @@ def _load(name: str, gguf: Path | None, dtype: Any) -> tuple[Any, Any]:
 
     location, options = (str(gguf.parent), {"gguf_file": gguf.name}) if gguf else (name, {})
     try:
-        model = AutoModelForCausalLM.from_pretrained(location, dtype=dtype, **options)
-        return model, AutoTokenizer.from_pretrained(location, **options)
+        with nullcontext() if os.path.exists(location) else hub_access():
+            model = AutoModelForCausalLM.from_pretrained(location, dtype=dtype, **options)
+            return model, AutoTokenizer.from_pretrained(location, **options)
     except ImportError as error:
         raise UsageError(f"{name} needs another package: {_first_line(error)}", "Install that package.") from error
     except OSError as error:

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cgr.engines.completions.engine import CompletionsEngine, Connected
-from cgr.engines.completions.http import Fault, RetryPolicy, Server
+from cgr.engines.completions.http import Fault, Server
+from cgr.engines.completions.policy import RetryPolicy
 from cgr.engines.launch import watchdog
 from cgr.engines.open import ModelOptions
 from cgr.errors import EngineError, UsageError
@@ -107,6 +108,7 @@ class LaunchedEngine(CompletionsEngine):
         _program(command)  # a missing program is an error at once
         super().__init__((), replace(options, model=command.served))
         self.command = command
+        self.policy = replace(self.policy, start=None)  # it is known to run, and its first reply may take long
 
     async def _connect(self) -> Connected:
         process = await asyncio.to_thread(ServerProcess, self.command)

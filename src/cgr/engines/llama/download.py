@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from cgr.engines.hub import hub_errors, hub_library
+from cgr.engines.hub import hub_access, hub_errors, hub_library
 from cgr.errors import ModelNotFound
 
 HUB_ID = re.compile(r"(?P<repo>\w[\w.-]*/\w[\w.-]*?)(?:/(?P<file>[^:]+\.gguf)|:(?P<quant>[\w.-]+))?")
@@ -26,7 +26,8 @@ def download(name: str) -> Path:
     assert match is not None
     repo = match["repo"]
     try:
-        return Path(hub.hf_hub_download(repo, match["file"] or choose(name, _files(hub, repo), match["quant"])))
+        with hub_access():
+            return Path(hub.hf_hub_download(repo, match["file"] or choose(name, _files(hub, repo), match["quant"])))
     except hub_errors() as error:
         raise ModelNotFound(
             f"The hub has no model {name!r}, or cannot be reached.", "Check the name, or give a local .gguf file."

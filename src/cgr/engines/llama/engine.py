@@ -14,6 +14,8 @@ import asyncio
 import hashlib
 import os
 import secrets
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,17 +23,21 @@ from cgr.engines.base import FILTERS, Capabilities, Engine, ModelInfo
 from cgr.engines.completions.client import CompletionClient, Pool, ServedModel
 from cgr.engines.completions.dialect import Dialect
 from cgr.engines.completions.engine import CHUNK, CompletionsEngine, Connected, Place
-from cgr.engines.completions.http import RetryPolicy, Server
+from cgr.engines.completions.http import Server
+from cgr.engines.completions.policy import RetryPolicy
 from cgr.engines.completions.thinking import ThinkingFormat
 from cgr.engines.llama.header import GgufHead, read_head
 from cgr.engines.open import EMBEDDED, SHIPPED, ModelOptions, find_model
 from cgr.engines.text.chat import EndTag, ThinkTags, find_tags, need_tags, opens_thinking
-from cgr.errors import NotAModel
+from cgr.errors import EngineError, NotAModel, UsageError
 
 if TYPE_CHECKING:
     import xllamacpp
 
 NAME = "llama.cpp"
+CAPABILITIES = Capabilities(
+    "top-k", True, True, True, thinking_logprobs=True, answer_logprobs=True, alternatives=True, sampling=FILTERS
+)
 OPTIONS: frozenset[str] = frozenset()
 SAMPLED_BYTES = 2**23  # of a file's beginning, middle and end, for its fingerprint
 EXACT_BYTES = 2**28  # up to this size a file runs with a 32-bit cache
@@ -39,6 +45,8 @@ SMALL_BYTES = 2**27  # up to this size a file has several servers, each with its
 MAX_SERVERS = 8  # of one file: one event loop cannot send requests fast enough for more
 TURNS = 2  # chunks and probes at once on a server with a 32-bit cache: one is computed while another is on its way
 # The server is in this process: it is there, or it is gone for good. A long prompt may take any time.
+MAX_SLOTS = 256  # llama.cpp has no more sequences
+_used_in: dict[str, int] = {}
 POLICY = RetryPolicy(tries=4, pause=0.05, first=None, stall=None)
 
 
@@ -78,16 +86,7 @@ class LlamaEngine(CompletionsEngine):
             self.tags,
             await self._form(dialect, served),
             info,
-            Capabilities(
-                "top-k",
-                True,
-                True,
-                True,
-                overlap=self._width > 1,
-                thinking_logprobs=True,
-                answer_logprobs=True,
-                sampling=FILTERS,
-            ),
+            replace(CAPABILITIES, overlap=self._width > 1),
             spread(self.options.sessions, len(self._servers), self._width),
             turns=max(TURNS, self._width) if self._exact else 0,
         )
@@ -112,6 +111,11 @@ class LlamaEngine(CompletionsEngine):
         count, threads = servers_and_threads(self.path, options)
         places = spread(options.sessions, count, self._width)
         slots = [sum(len(place.slots) for place in places if place.server == number) for number in range(count)]
+        if max(slots) > MAX_SLOTS:
+            raise UsageError(
+                f"llama.cpp cannot think about {options.sessions} questions at once here.",
+                f"Use --sessions {count * MAX_SLOTS // self._width}.",
+            )
         self._servers = [start_server(self.path, self._key, some, context, threads, exact=self._exact) for some in slots]
         return self._info(options.model or EMBEDDED, context, threads)
 
@@ -163,6 +167,28 @@ def fingerprint(path: Path) -> str:
     return digest.hexdigest()
 
 
+def _refuse_forked() -> None:
+    """llama.cpp keeps threads for the whole process, which a child process does not have."""
+    if _used_in.setdefault("process", os.getpid()) != os.getpid():
+        raise EngineError(
+            "llama.cpp was used before the process was forked, so it cannot be used here.",
+            "Start child processes with the method 'spawn', or load a model only in the children.",
+        )
+
+
+def _after_fork() -> None:
+    """When a forked child ends, llama.cpp's destructors would wait for threads that exist only in the parent: skip them."""
+    if _used_in:
+        import ctypes
+
+        libc = ctypes.CDLL(None)
+        with suppress(AttributeError):  # only glibc has on_exit; its functions run last in, first out
+            libc.on_exit(libc._exit, None)
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 def cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -206,6 +232,7 @@ def start_server(path: Path, key: str, slots: int, context: int, threads: int, *
     """
     import xllamacpp
 
+    _refuse_forked()
     params = xllamacpp.CommonParams()
     params.model.path = str(path)
     params.api_keys = [key]

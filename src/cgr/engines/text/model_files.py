@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cgr.engines.hub import hub_errors, hub_library
+from cgr.engines.hub import hub_access, hub_errors, hub_library
 from cgr.errors import ModelNotFound, NotAModel, UsageError
 
 FILE, CONFIG, TEMPLATE = "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"
@@ -56,10 +56,11 @@ def find_tokenizer(name: str) -> Path:
         raise ModelNotFound(f"There is no {FILE} in {name}.", "Give the folder of a model, or a tokenizer.json.")
     hub = hub_library("Tokenizers")
     try:
-        for beside in (CONFIG, TEMPLATE):
-            if hub.file_exists(name, beside):
-                hub.hf_hub_download(name, beside)
-        return Path(hub.hf_hub_download(name, FILE))
+        with hub_access() as online:
+            for beside in (CONFIG, TEMPLATE):
+                if online and hub.file_exists(name, beside):
+                    hub.hf_hub_download(name, beside)
+            return Path(hub.hf_hub_download(name, FILE))
     except hub_errors() as error:
         hint = "Give a folder or a tokenizer.json."
         raise ModelNotFound(f"The hub has no tokenizer {name!r}, or cannot be reached.", hint) from error

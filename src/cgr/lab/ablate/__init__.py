@@ -71,6 +71,8 @@ def measure(
             made.append((one, one.run(inputs)))
         except NotRecorded as error:
             missing.append(MissingAblation(one.name, one.title, error.message, error.hint))
+    if not made:
+        raise UsageError(missing[0].why, f"Record it: {missing[0].command}")
     columns = inputs.columns()
     size = len(columns.questions), len(columns.seeds)
     return Ablations(inputs.run.info, threshold, *size, tuple(made), tuple(missing))

@@ -44,6 +44,8 @@ def ablate(inputs: AblationInputs) -> AblationResult:
     columns, traces = inputs.columns(), inputs.run.traces(inputs.main, whole=True)
     check_recorded(inputs, traces)
     variants = [_variant(columns, traces, *kind) for kind in product(certainty.AGGREGATES, (False, True))]
+    if any(probe.options for trace in traces for probe in trace.probes):
+        variants.append(_variant(columns, traces, certainty.OPTIONS, brace=False))
     return SHOWN.result(columns, variants, inputs.threshold)
 
 
@@ -51,7 +53,7 @@ def check_recorded(inputs: AblationInputs, traces: Sequence[RecordedTrace]) -> N
     """Raise `NotRecorded` if the probes have no tokens (imported runs)."""
     if not any(probe.tokens for trace in traces for probe in trace.probes):
         message = f"The probes in {inputs.run.folder} were recorded without their tokens."
-        raise NotRecorded(message, inputs.command("--set with-tokens"))
+        raise NotRecorded(message, inputs.command("--probes with-tokens"))
 
 
 def _variant(columns: Columns, traces: Sequence[RecordedTrace], aggregate: str, brace: bool) -> Variant:
@@ -64,7 +66,8 @@ def certainties(columns: Columns, traces: Sequence[RecordedTrace], aggregate: st
     found, step = np.zeros(columns.at.shape), columns.info.interval
     for row, trace in enumerate(traces):
         for place, probe in enumerate(one for one in counted_probes(trace) if not step or one.at % step == 0):
-            found[row, place] = certainty.aggregate(aggregate, probabilities(probe, brace))
+            counted = replace(probe, probabilities=probabilities(probe, brace))
+            found[row, place] = certainty.of_probe(aggregate, counted)
     return found
 
 

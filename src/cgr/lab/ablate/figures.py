@@ -11,6 +11,7 @@ from cgr.lab.output import style
 from cgr.lab.score.bounds import MARGIN
 from cgr.lab.score.paired import Score
 from cgr.lab.types import Floats, Interval
+from cgr.records import visible
 
 if TYPE_CHECKING:
     from cgr.lab.ablate.forcing import ForcedRow
@@ -91,9 +92,11 @@ def name_lines(axes: Any, names: Sequence[str]) -> None:
 
 
 def _shortened(name: str) -> str:
-    """Shorten each line to fit beside the panels; escape dollar signs, which would start a formula."""
-    lines = (line if len(line) <= 38 else f"{line[:20]}…{line[-16:]}" for line in name.replace(" (", "\n(").split("\n"))
-    return "\n".join(lines).replace("$", "\\$")
+    """Shorten each line to fit beside the panels."""
+    lines = (
+        line if len(line) <= 38 else f"{line[:20]}…{line[-16:]}" for line in visible(name).replace(" (", "\n(").split("\n")
+    )
+    return "\n".join(lines)
 
 
 def forcing(rows: Sequence[ForcedRow]) -> Any:

@@ -80,7 +80,7 @@ class AblationInputs:
         common = set.intersection(*({key_of(trace) for trace in self.run.traces(name)} for name in names))
         if not common:
             message = f"No trace of {self.run.folder} was probed in all of {', '.join(names)}."
-            raise NotRecorded(message, self.command(f"--set {names[-1]}"))
+            raise NotRecorded(message, self.command(f"--probes {names[-1]}"))
         return common
 
     def command(self, *options: str) -> str:

@@ -6,6 +6,7 @@ from base64 import b64encode
 from html import escape
 from pathlib import Path
 
+from cgr.files import write_text
 from cgr.lab.ablate.result import Ablation, AblationResult, Ablations, MissingAblation
 from cgr.lab.output import Table
 
@@ -34,7 +35,7 @@ nav a { margin-right: 1rem; }
 def write(found: Ablations, folder: Path) -> Path:
     """Write index.html with the figures of `folder` embedded; its path."""
     path = folder / FILE
-    path.write_text(html(found, folder / "figures"), encoding="utf-8")
+    write_text(path, html(found, folder / "figures"))
     return path
 
 

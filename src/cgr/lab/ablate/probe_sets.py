@@ -68,7 +68,7 @@ def ablate_prompt(inputs: AblationInputs) -> AblationResult:
     """Every prompt of the run's own model."""
     names = prompt_sets(inputs)
     if len(names) < 2:
-        raise NotRecorded(NO_PROMPT, inputs.command("--close-think always --set closed"))
+        raise NotRecorded(NO_PROMPT, inputs.command("--close-think always --probes closed"))
     main, *others = inputs.together(names)
     variants = [_prompt(inputs, *pair, main) for pair in zip(names, (main, *others), strict=True)]
     return PROMPTS.result(main, variants, inputs.threshold, inputs.missing_note(names))
@@ -98,7 +98,7 @@ def ablate_model(inputs: AblationInputs) -> AblationResult:
     """The model itself, then every other prober, with the generator's answer and with its own."""
     names = other_models(inputs)
     if not names:
-        raise NotRecorded(NO_MODEL, inputs.command("--model embedded-prober --set prober"))
+        raise NotRecorded(NO_MODEL, inputs.command("--model embedded-prober --probes prober"))
     own, *others = inputs.together([inputs.main, *names])
     variants = [Variant("the model itself", own, partial(ProberRow, inputs.main, inputs.run.config.model, "itself"))]
     for name, probes in zip(names, others, strict=True):

@@ -167,6 +167,7 @@ def compare_run(
     """All rules on a run's folder or a file of traces; options as in `compare`."""
     with as_run_folder(run) as folder:
         opened = Run.open(folder)
+        opened.folder = Path(run)  # a file was imported into a folder that is soon removed
         if rules is None and not opened.filled:
             raise NotRecorded(f"No probe was recorded in the run {opened.info.name!r}: {NOTHING}", HOW_TO_PROBE)
         return compare(

@@ -118,6 +118,7 @@ def _savings(axes: Any, compared: Compared, tones: dict[str, str]) -> None:
     axes.xaxis.set_major_formatter(style.percent)
     axes.tick_params(axis="x", labelsize=8)
     where = "questions held out" if compared.split.apart else "the same questions"
-    axes.set_title(f"Net tokens saved at equal accuracy,\non {where}", x=0, ha="center", fontsize=11, pad=8)
+    title = f"Net tokens saved at the value chosen\nfor equal accuracy, on {where}"
+    axes.set_title(title, x=0, ha="center", fontsize=11, pad=8)
     key = "filled: equal, hollow: cannot be told, cross: worse"
     axes.set_xlabel(f"with 95% intervals\n{key}", x=0, fontsize=9.5)

@@ -71,10 +71,10 @@ def settled_by(compared: Compared) -> str:
     if not unknown:
         return ""
     counts = sorted((entry.needed_questions or MAX_QUESTIONS, entry.rule) for entry in unknown)
-    named = [f"{rule} {_count(count)}" for count, rule in counts[:MAX_NAMED]]
-    named += [f"{len(counts) - MAX_NAMED} others more"] if len(counts) > MAX_NAMED else []
+    (least, first), (most, last) = counts[0], counts[-1]
+    needed = f"from {_count(least)} ({first}) to {_count(most)} ({last})" if least < most else _count(least)
     told = f"Whether accuracy is equal cannot be told for {plural(len(unknown), 'rule')}."
-    return f"{told} At the rates seen, this many shown questions would settle it: {', '.join(named)}."
+    return f"{told} At the rates seen, {needed} shown questions would settle it."
 
 
 def _count(questions: int) -> str:
@@ -150,13 +150,13 @@ def _rule_row(entry: Entry) -> tuple[Cell, ...]:
 
 ORACLE = (
     Head("net_share", "Net", ".1f", 100, "%"),
-    Head("prefilled_net_share", "Net, prefill paid", ".1f", 100, "%"),
-    Head("oracle_share", "Of the oracle", ".1f", 100, "%"),
+    Head("prefilled_net_share", "Prefill paid", ".1f", 100, "%"),
+    Head("oracle_share", "Of oracle", ".1f", 100, "%"),
     Head("unsolved", "Unsolved", ".1f", 100, "%"),
     Head("late", "Late", ".1f", 100, "%"),
     Head("probes", "Probes", ".1f", 100, "%"),
-    Head("fixed_accuracy", "Fixed budget", ".1f", 100, "%"),
-    *with_interval("gain_points", "Gain (points)", "+.1f"),
+    Head("fixed_accuracy", "Fixed", ".1f", 100, "%"),
+    *with_interval("gain_points", "Gain", "+.1f"),
     Head("fixed_cost_for_same_accuracy", "Fixed, same accuracy", ",.1f"),
 )
 

@@ -218,8 +218,16 @@ def _certainties(probes: Sequence[Probe]) -> list[float]:
 
 
 def _with_certainty(probe: Probe, aggregate: str) -> Probe:
-    value = certainty.aggregate(aggregate, readable(probe).probabilities)
+    value = certainty.of_probe(aggregate, readable(probe))
     return probe if value == probe.certainty else replace(probe, certainty=value)
+
+
+def with_aggregate(columns: Columns, traces: Sequence[RecordedTrace], aggregate: str) -> Columns:
+    """The columns of these traces with the certainty of probes and final answers under another aggregate."""
+    probes = ProbeArrays(columns, ProbeSpec(), lambda whole: traces)
+    finals = [certainty.of_probe(aggregate, readable(trace.final)) for trace in traces]
+    values = np.nan_to_num(probes._values(_certainties, columns.present, aggregate))
+    return replace(columns, certainty=values, final_certainty=np.array(finals, dtype=np.float64))
 
 
 def _undecided(rule: Rule, probes: ProbeArrays, made: Bools) -> Bools:

@@ -29,6 +29,7 @@ from cgr.lab.store.config import (
     satisfies,
 )
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
+from cgr.lab.store.schema import FILE
 from cgr.lab.types import Bools
 from cgr.probing import ProbeSpec, ProbeStyle
 from cgr.rules import Rule
@@ -44,8 +45,8 @@ class Run:
     `main`: the probe set that is read unless a rule needs another; None if the run has no probes. `keys`: the question and
     the seed of each trace in it. `questions`: all questions of the run, in any probe set. `filled`: the sets that have
     probes inside the thinking. `chosen`: the caller named the main set, so no rule reads another one in its place. `read`:
-    reads the traces with the probes of a set (None: without probes), with or without token ids. Traces and columns are read
-    once and kept.
+    reads the traces with the probes of a set (None: without probes), with or without token ids. `folder`: the folder or the
+    file that messages name. Traces and columns are read once and kept.
     """
 
     info: RunInfo
@@ -260,7 +261,7 @@ def _check_forcing(run: Run, rule: Rule) -> None:
 def _missing(folder: Path, rule: Rule, request: ProbeRequest) -> NotRecorded:
     return NotRecorded(
         f"The rule {rule.name!r} needs probes {_described(request)}, which were not recorded.",
-        f"Record them: cgr probe {folder} --for {rule.name}",
+        f"Record them: {_record_in(folder)} --for {rule.name}",
     )
 
 
@@ -270,7 +271,7 @@ def _other_probes(run: Run, rule: Rule, request: ProbeRequest) -> NotRecorded:
         what = "answers inside the thinking"
     return NotRecorded(
         f"The rule {rule.name!r} needs {what}, which the probe set {run.main!r} does not have.",
-        f"Leave the probe set out, or record what the rule needs: cgr probe {run.folder} --for {rule.name}",
+        f"Leave the probe set out, or record what the rule needs: {_record_in(run.folder)} --for {rule.name}",
     )
 
 
@@ -284,3 +285,10 @@ def _described(request: ProbeRequest) -> str:
     reads = {"text": " with what follows the answer", "entropy": " for the next token's entropy"}.get(request.reads, "")
     style = f" after {request.prefix!r}" if request.prefix else " with the thinking closed" if request.close_think else ""
     return f"{where}{style}{reads}"
+
+
+def _record_in(run: Path) -> str:
+    """The command that probes a run; a file of traces has to be imported first."""
+    if not run.is_file() or run.name == FILE:
+        return f"cgr probe {run}"
+    return f"cgr import {run} runs/{run.stem}, then cgr probe runs/{run.stem}"

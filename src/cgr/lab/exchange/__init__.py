@@ -6,16 +6,18 @@ creates no run, and the message names the line.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from cgr.errors import UnknownName, UsageError
+from cgr.files import draft
 from cgr.lab.exchange import parquet
 from cgr.lab.exchange.consistency import Consistency, ImportCounts, start_of
 from cgr.lab.exchange.line import TraceLine, from_json, to_line
@@ -27,6 +29,7 @@ from cgr.records import Probe
 
 FileFormat = Literal["jsonl", "parquet"]
 FORMATS = ("jsonl", "parquet")
+STANDARD_OUTPUT = Path("-")
 START = "start"  # the probe set of the probes at 0
 BOM = b"\xef\xbb\xbf"
 
@@ -34,13 +37,30 @@ BOM = b"\xef\xbb\xbf"
 def export_run(
     folder: Path, path: Path, format: FileFormat | None = None, *, probe_set: str | None = None, thinking: bool = True
 ) -> int:
-    """Write the traces of a run with one probe set, and return their number.
+    """Write the traces of a run with one probe set, and return their number. The path `-` is standard output.
 
-    Without `thinking`, the text and the tokens of the thinking are left out. The file appears only when it is complete.
+    Without `thinking`, the text and the tokens of the thinking are left out. A file appears only when it is complete.
     """
-    write = parquet.write if _format(path, format) == "parquet" else write_jsonl
+    as_parquet = _format(path, format) == "parquet"
     with Store.open(folder) as store:
-        return _write_complete(path, lambda draft: write(draft, exported(store, probe_set, thinking)))
+        lines = exported(store, probe_set, thinking)
+        if path == STANDARD_OUTPUT:
+            return _to_standard_output(lines, as_parquet)
+        with draft(path) as place:
+            return parquet.write(place, lines) if as_parquet else write_jsonl(place, lines)
+
+
+def _to_standard_output(lines: Iterable[TraceLine], as_parquet: bool) -> int:
+    if sys.__stdout__ is None:
+        raise UsageError("Standard output is closed.", "Give the name of a file.")
+    out = sys.stdout.buffer
+    if not as_parquet:
+        return write_lines(out, lines)
+    with TemporaryDirectory() as scratch:  # Parquet needs a file in which it can go back
+        count = parquet.write(Path(scratch) / "run.parquet", lines)
+        with (Path(scratch) / "run.parquet").open("rb") as file:
+            shutil.copyfileobj(file, out)
+    return count
 
 
 def exported(store: Store, probe_set: str | None = None, thinking: bool = True) -> Iterator[TraceLine]:
@@ -129,24 +149,16 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 def write_jsonl(path: Path, lines: Iterable[TraceLine]) -> int:
     """Write the lines and return their number."""
+    with path.open("wb") as file:
+        return write_lines(file, lines)
+
+
+def write_lines(file: BinaryIO, lines: Iterable[TraceLine]) -> int:
+    """The same to an open file."""
     count = 0
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        for line in lines:
-            file.write(line.model_dump_json(exclude_defaults=True) + "\n")
-            count += 1
-    return count
-
-
-def _write_complete(path: Path, write: Callable[[Path], int]) -> int:
-    """Write a temporary file and rename it when it is complete."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        count = write(draft)
-        draft.replace(path)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}.", "Choose another place.") from error
-    finally:
-        draft.unlink(missing_ok=True)
+    for line in lines:
+        file.write(line.model_dump_json(exclude_defaults=True).encode() + b"\n")
+        count += 1
     return count
 
 

@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import dataclass, field, replace
 
+from cgr.certainty import OPTIONS
 from cgr.errors import UsageError
 from cgr.lab.exchange.line import UNKNOWN_ASKING, TraceLine
 from cgr.lab.grading import clean_gold
@@ -34,6 +35,7 @@ class Consistency:
     questions: dict[str, Question] = field(default_factory=dict)
     _lines: dict[Key, tuple[int, int, tuple[int, ...]]] = field(default_factory=dict)  # number, length, probed positions
     _first: TraceLine | None = None
+    _options: bool = False  # some probe has the probabilities of its options
 
     def add(self, number: int, line: TraceLine, trace: RecordedTrace) -> None:
         """Check a line against those before it; `UsageError` if they contradict each other."""
@@ -49,6 +51,7 @@ class Consistency:
                 "Only questions of the format 'choice' can have another text and gold with another seed.",
             )
         self._lines[key] = (number, line.thinking_tokens, tuple(probe.at for probe in trace.probes))
+        self._options = self._options or any(probe.options for probe in (*trace.probes, trace.final))
 
     def _check_first(self, line: TraceLine) -> None:
         first = self._first = self._first or line
@@ -64,7 +67,7 @@ class Consistency:
             raise UsageError("there are no traces.")
         first, stated = self._first, self._first.probe_set
         interval = math.gcd(*(at for _, _, positions in self._lines.values() for at in positions))
-        run = _completed(first, interval, source)
+        run, stated = self._over_options(_completed(first, interval, source), stated)
         probe_set = stated or ProbeSet("interval", interval, run.asking, run.model, run.fingerprint)
         start = probe_set if probe_set.where == "start" else start_of(probe_set)
         has_start = self._has_start(only=probe_set is start)
@@ -74,6 +77,16 @@ class Consistency:
         golds = [question.gold for question in self.questions.values() if question.gold is not None]
         guessed: AnswerFormat = "integer" if all(map(INTEGER_0_TO_999.fullmatch, golds)) else "math"
         return run, main, start if has_start else None, None if first.format else guessed
+
+    def _over_options(self, run: RunConfig, stated: ProbeSet | None) -> tuple[RunConfig, ProbeSet | None]:
+        """The same with certainty over the options, if nothing is stated about the probes and the options are known: from
+        the lines, or from a model that will be probed about choice questions."""
+        choices = all(question.format == "choice" for question in self.questions.values())
+        if not self._options and not (choices and not any(positions for _, _, positions in self._lines.values())):
+            return run, stated
+        asking = replace(UNKNOWN_ASKING, aggregate=OPTIONS)
+        run = replace(run, asking=asking) if run.asking == UNKNOWN_ASKING else run
+        return run, replace(stated, asking=asking) if stated and stated.asking == UNKNOWN_ASKING else stated
 
     def _has_start(self, *, only: bool) -> bool:
         """Whether there are probes at 0: on every line, or on none. `only`: there can be no others."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
@@ -16,12 +16,13 @@ from pydantic_core import ErrorDetails
 
 from cgr import certainty
 from cgr.errors import UnknownName, UsageError
+from cgr.lab.exchange.options import options_of
 from cgr.lab.store.codec import storable
 from cgr.lab.store.config import Asking, ProbeSet, RunConfig
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.lab.validation import UNKNOWN, sentence
 from cgr.probing import open_braces
-from cgr.records import AnswerFormat, Ended, Probe, Token
+from cgr.records import AnswerFormat, Ended, OptionProbabilities, Probe, Token
 
 ROUNDING = 1e-6  # rounding may lift a probability slightly above 1
 CERTAINTY_TOLERANCE = 1e-6  # between a certainty and the aggregate of its probabilities
@@ -55,6 +56,7 @@ Count = Annotated[int, Field(ge=0, lt=2**63)]
 Positive = Annotated[int, Field(ge=1, lt=2**63)]
 TokenId = Annotated[int, Field(ge=0, lt=2**32)]
 Probability = Annotated[float, Field(ge=0, le=1 + ROUNDING)]
+Letter = Annotated[str, Field(pattern="^[A-Z]$")]
 Logprobs = tuple[float | None, ...]  # null for tokens that were not sampled
 
 
@@ -85,10 +87,13 @@ class ProbeDetails(ExchangeModel):
     cached: Count = 0
     seconds: float = 0.0
     tokens: tuple[Token, ...] = ()
+    options: tuple[tuple[Letter, Probability], ...] = ()
 
 
 class ProbeLine(ProbeDetails, ProbeCore):
-    """A probe in a line."""
+    """A probe in a line. `alternatives` to the first answer token, for choice questions: they are read as `options`."""
+
+    alternatives: dict[str, Probability] = {}
 
 
 class TraceLine(ExchangeModel):
@@ -109,6 +114,8 @@ class TraceLine(ExchangeModel):
     final_closed: bool | None = None
     final_probabilities: tuple[Probability, ...] | None = None
     final_details: ProbeDetails = ProbeDetails()
+    final_alternatives: dict[str, Probability] = {}
+    options: tuple[Letter, ...] = ()
     written: Text = ""
     text: Text = ""
     prompt_ids: tuple[TokenId, ...] = ()
@@ -121,11 +128,11 @@ class TraceLine(ExchangeModel):
 
     def recorded(self) -> RecordedTrace:
         """The trace that this line describes; `UsageError` if its fields contradict each other."""
-        source = self.probe_set or self.run
-        aggregate = source.asking.aggregate if source else certainty.DEFAULT
+        stated = [one.asking for one in (self.probe_set, self.run) if one and one.asking != UNKNOWN_ASKING]
+        aggregate = stated[0].aggregate if stated else certainty.OPTIONS  # without options, that is the minimum
         trace = RecordedTrace(
             final=_final(self, aggregate),
-            probes=_probes(self.probes, aggregate),
+            probes=_probes(self, aggregate),
             logprobs=_with_nan(self.logprobs),
             tops=_with_nan(self.tops),
             **{name: getattr(self, name) for name in SAME},
@@ -236,23 +243,24 @@ def _error(problem: ErrorDetails) -> UsageError:
     if names[0] == "probes" and len(location) > 1:
         message = f"in probe {int(location[1]) + 1}, {message}"
     part = PARTS[names[-2]] if len(names) > 1 else TraceLine
-    if problem["type"] in UNKNOWN:
-        return UsageError(message, UnknownName.among("field", names[-1], field_names(part)).hint)
-    return UsageError(message)
+    unknown = problem["type"] in UNKNOWN
+    return UsageError(message, UnknownName.among("field", names[-1], field_names(part)).hint if unknown else "")
 
 
-def _probes(lines: Sequence[ProbeLine], aggregate: str) -> tuple[Probe, ...]:
+def _probes(line: TraceLine, aggregate: str) -> tuple[Probe, ...]:
     """The probes in order of position."""
-    for number, line in enumerate(lines, 1):
-        if line.answer and not line.probabilities:
-            raise UsageError(f"in probe {number}, the answer {line.answer!r} has no probabilities.")
-    return tuple(sorted((_probe(line, aggregate) for line in lines), key=lambda probe: probe.at))
+    for number, one in enumerate(line.probes, 1):
+        if one.answer and not one.probabilities:
+            raise UsageError(f"in probe {number}, the answer {one.answer!r} has no probabilities.")
+    probes = (_probe(one, options_of(line, one.options, one.alternatives), aggregate) for one in line.probes)
+    return tuple(sorted(probes, key=lambda probe: probe.at))
 
 
-def _probe(line: ProbeLine, aggregate: str) -> Probe:
+def _probe(line: ProbeLine, options: OptionProbabilities, aggregate: str) -> Probe:
     kept = tuple(min(value, 1.0) for value in line.probabilities) if line.answer else ()
-    decoded = _decoded(line.probabilities, line.closed)
-    return Probe(line.at, line.answer, certainty.aggregate(aggregate, kept), line.closed, kept, **_details(line, decoded))
+    details = _details(line, _decoded(line.probabilities, line.closed), options)
+    probe = Probe(line.at, line.answer, 0.0, line.closed, kept, **details)
+    return replace(probe, certainty=certainty.of_probe(aggregate, probe))
 
 
 def _final(line: TraceLine, aggregate: str) -> Probe:
@@ -260,14 +268,17 @@ def _final(line: TraceLine, aggregate: str) -> Probe:
     answer, value, given = line.final_answer, min(line.final_certainty, 1.0), line.final_probabilities
     closed = not open_braces(answer) if line.final_closed is None else line.final_closed
     kept = () if not answer else (value,) if given is None else tuple(min(one, 1.0) for one in given)
-    if abs(certainty.aggregate(aggregate, kept) - value) > CERTAINTY_TOLERANCE:
+    options = options_of(line, line.final_details.options, line.final_alternatives)
+    details = _details(line.final_details, 0 if given is None else _decoded(given, closed), options)
+    final = Probe(line.thinking_tokens, answer, value, closed, kept, **details)
+    over_options, stated = certainty.of_probe(aggregate, final), certainty.aggregate(aggregate, kept)
+    if min(abs(over_options - value), abs(stated - value)) > CERTAINTY_TOLERANCE:
         raise UsageError(f"final_certainty is {value:g}, which is not the certainty of the probabilities of {answer!r}.")
-    decoded = 0 if given is None else _decoded(given, closed)
-    return Probe(line.thinking_tokens, answer, value, closed, kept, **_details(line.final_details, decoded))
+    return replace(final, certainty=over_options if final.options else value)
 
 
-def _details(line: ProbeDetails, decoded: int) -> dict[str, Any]:
-    details = {name: getattr(line, name) for name in ProbeDetails.model_fields}
+def _details(line: ProbeDetails, decoded: int, options: OptionProbabilities) -> dict[str, Any]:
+    details = {name: getattr(line, name) for name in ProbeDetails.model_fields} | {"options": options}
     return details | {"decoded": decoded} if line.decoded is None else details
 
 

@@ -19,7 +19,7 @@ from cgr.lab.exchange.line import ProbeCore, ProbeLine, TraceLine
 from cgr.lab.validation import shown
 
 ROWS = 64  # in memory at once
-AS_JSON = ("final_details", "run", "probe_set")
+AS_JSON = ("final_details", "final_alternatives", "run", "probe_set")
 FLOAT32 = ("logprobs", "tops")  # the precision of the store
 
 
@@ -115,4 +115,6 @@ def _package(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        raise UsageError("Parquet files need the package pyarrow.", "pip install pyarrow") from error
+        raise UsageError(
+            "Parquet files need the package pyarrow.", "pip install 'certainty-guided-reasoning[lab]'"
+        ) from error

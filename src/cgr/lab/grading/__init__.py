@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache, lru_cache
 
+from cgr.certainty import letter_in
 from cgr.errors import UsageError
 from cgr.lab.grading.math_worker import MathWorker
 from cgr.records import AnswerFormat
@@ -20,7 +21,6 @@ from cgr.rules.same_answer import normalised, quantities, quantity
 FORMATS: tuple[AnswerFormat, ...] = ("integer", "number", "choice", "math")
 _INTEGER = re.compile(r"([+-]?)([0-9]+)")
 _STYLE = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathsf|operatorname)\{([^{}]*)\}")
-_CHOICE = re.compile(r"\(?([A-Za-z])(?:[).:](?:\s.*)?)?", re.DOTALL)
 _BASED = re.compile(
     r"([+-]?)([0-9][0-9A-Za-z]*)(?:_\{?\(?([0-9]{1,2}|[a-z]+)\)?\}?|\s*\(?(?:in )?base[ ~]*([0-9]{1,2}|[a-z]+)\)?)"
 )
@@ -84,8 +84,7 @@ def _integer(text: str) -> str | None:
 
 def _choice(text: str) -> str | None:
     """The letter of `B`, `b`, `(B)`, `B.`, `\\text{B}` or `B) because ...`."""
-    match = _CHOICE.fullmatch(_STYLE.sub(r"\1", text).strip().strip("$").strip())
-    return match[1].upper() if match else None
+    return letter_in(_STYLE.sub(r"\1", text))
 
 
 def _same(answer: str, gold: str, format: AnswerFormat) -> bool:

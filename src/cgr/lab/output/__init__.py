@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from cgr.files import write_text
 from cgr.lab.types import Interval
 
 Cell = str | int | float | Interval | None
@@ -149,11 +150,10 @@ def _tex(text: str) -> str:
 
 def write_table(table: Table, folder: Path) -> tuple[Path, ...]:
     """Write the table as CSV, Markdown and LaTeX into `folder`; the paths."""
-    folder.mkdir(parents=True, exist_ok=True)
     written = {"csv": table.csv(), "md": table.markdown(), "tex": table.latex()}
     paths = tuple(folder / f"{table.name}.{ending}" for ending in written)
     for path, text in zip(paths, written.values(), strict=True):
-        path.write_text(text, encoding="utf-8", newline="\n")
+        write_text(path, text)
     return paths
 
 
@@ -181,5 +181,4 @@ def as_json(results: Sequence[Any]) -> dict[str, Any]:
 
 def write_json(path: Path, data: object) -> None:
     """Write `data` as indented JSON; the folder is created if needed. NaN is an error."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")

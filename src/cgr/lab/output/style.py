@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from pathlib import Path
 from statistics import fmean
 from textwrap import fill
 from typing import Any
+
+from cgr.files import draft, write_text
 
 FORMATS = ("png", "svg")
 LIST = "figures.md"
@@ -48,6 +51,7 @@ STYLE: dict[Any, Any] = {
     "savefig.facecolor": "white",
     "savefig.dpi": 150,
     "svg.hashsalt": "cgr",
+    "text.parse_math": False,  # a dollar sign in a name is a dollar sign
 }
 
 
@@ -87,10 +91,11 @@ def write(name: str, caption: str, draw: Callable[[], Any], folder: Path, why_no
 
 def save(figure: Any, name: str, folder: Path) -> tuple[Path, ...]:
     """Write a figure as PNG and SVG. The same figure gives the same bytes: no date is written into the files."""
-    folder.mkdir(parents=True, exist_ok=True)
     paths = tuple(folder / f"{name}.{ending}" for ending in FORMATS)
     for path, metadata in zip(paths, ({"Software": None}, {"Date": None, "Creator": None}), strict=True):
-        figure.savefig(path, metadata=metadata)
+        with draft(path) as place, warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph", UserWarning)  # a character that the font lacks is drawn as a box
+            figure.savefig(place, metadata=metadata)
         figure.set_layout_engine("none")  # the layout is computed once, for the first file
     return paths
 
@@ -103,9 +108,8 @@ def remove(name: str, folder: Path) -> None:
 
 def write_list(figures: Sequence[SavedFigure], folder: Path) -> None:
     """Write `figures.md`: every figure with its caption, or why it was left out."""
-    folder.mkdir(parents=True, exist_ok=True)
     lines = [f"- `{one.name}`: {one.caption}" + (f" **Left out: {one.why_not}**" * bool(one.why_not)) for one in figures]
-    (folder / LIST).write_text("\n".join(("# Figures", "", *lines, "")), encoding="utf-8")
+    write_text(folder / LIST, "\n".join(("# Figures", "", *lines, "")))
 
 
 def shades(count: int) -> list[Any]:

@@ -16,6 +16,7 @@ from cgr.lab.questions.source import FieldNames, Source, SourceRow
 from cgr.records import AnswerFormat, Question
 
 SOURCES = {module.SOURCE.name: module.SOURCE for module in (aime2025, aime2024, amc23, math500, gsm8k, gpqa)}
+MAX_QUESTIONS = 1_000_000  # all of them are in memory, and arithmetic has no end
 NAMES = (*SOURCES, arithmetic.NAME)
 
 
@@ -35,6 +36,8 @@ def load_questions(
     """
     if limit is not None and limit < 1:
         raise UsageError(f"A limit of {limit} leaves no questions.", "Use 1 or more.")
+    if limit is not None and limit > MAX_QUESTIONS:
+        raise UsageError(f"A limit of {limit} is too large.", f"Use at most {MAX_QUESTIONS}.")
     name, colon, path = source.partition(":")
     if (fields or format) and name in NAMES:
         raise UsageError(

@@ -110,7 +110,9 @@ def _parquet(path: Path) -> Iterator[SourceRow]:
     try:
         parquet = importlib.import_module("pyarrow.parquet")
     except ImportError as error:
-        raise UsageError("Parquet files need the package pyarrow.", "pip install pyarrow") from error
+        raise UsageError(
+            "Parquet files need the package pyarrow.", "pip install 'certainty-guided-reasoning[lab]'"
+        ) from error
     try:
         records: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
     except ValueError as error:  # pyarrow's error for a file of another type

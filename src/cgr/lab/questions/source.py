@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cgr.engines.hub import http_errors
+from cgr.engines.hub import http_errors, hub_access
 from cgr.errors import UsageError
 from cgr.records import AnswerFormat
 
@@ -59,10 +59,13 @@ class Source:
                 "Questions from the hub need the package datasets.",
                 f"pip install 'certainty-guided-reasoning[hub]', or give a local copy: {self.name}:FILE.",
             ) from error
+        online = True
         try:
-            rows = datasets.load_dataset(self.repo, self.config, split=self.split)
+            with hub_access() as online:
+                rows = datasets.load_dataset(self.repo, self.config, split=self.split)
         except (datasets.exceptions.DatasetsError, OSError, ValueError, *http_errors()) as error:
             reason = str(error).split("\n", maxsplit=1)[0].rstrip(".")
+            reason = reason if online else "it cannot be reached, and there is no copy in its cache"
             raise UsageError(
                 f"The data set {self.repo} cannot be loaded from the hub: {reason}.",
                 "Check the connection. If the set has terms, accept them on its page and log in with `hf auth login`. "

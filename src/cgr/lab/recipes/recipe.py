@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Literal
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, to_json
 
-from cgr.certainty import DEFAULT as AGGREGATE
 from cgr.engines.base import ModelInfo
 from cgr.engines.open import ModelOptions, describe_file, is_local_file
 from cgr.errors import UnknownName, UsageError
@@ -109,7 +108,7 @@ class Recipe:
     prefix: str = PREFIX
     close_think: CloseThink = "never"
     max_answer_tokens: int | None = None
-    aggregate: str = AGGREGATE
+    aggregate: str | None = None
     thresholds: tuple[float, ...] = THRESHOLDS
     penalties: tuple[float, ...] = PENALTIES
     ablations: bool = False

@@ -8,11 +8,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from cgr import __version__
 from cgr.engines.base import Capabilities, ModelInfo
+from cgr.files import write_text
 from cgr.lab.ablate import WrittenAblations, ablate
 from cgr.lab.output import style
 from cgr.lab.recipes.recipe import ExtraProbes, Recipe
@@ -31,10 +34,19 @@ STAMP = "made.json"  # what a report was made from; written last, so its existen
 
 
 class Experiment:
-    """A recipe and the folder of its run. `sessions`: traces at once; `api_key`: for the recipe's server."""
+    """A recipe and the folder of its run. `sessions`: traces at once; `api_key`: for the recipe's server; `opening`: a
+    context that is entered while the recipe's model is opened."""
 
-    def __init__(self, recipe: Recipe, folder: Path, *, sessions: int = 1, api_key: str | None = None) -> None:
-        self.recipe, self.folder, self.sessions, self.api_key = recipe, folder, sessions, api_key
+    def __init__(
+        self,
+        recipe: Recipe,
+        folder: Path,
+        *,
+        sessions: int = 1,
+        api_key: str | None = None,
+        opening: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self.recipe, self.folder, self.sessions, self.api_key, self.opening = recipe, folder, sessions, api_key, opening
         self.plan: Plan = recipe.plan()
 
     def make(
@@ -82,7 +94,7 @@ class Experiment:
     def _other_model(self, further: ExtraProbes) -> Model:
         """The model that a further set is probed with."""
         recipe, addresses = self.recipe, tuple((further.base_url or "").split())
-        same = {"sessions": self.sessions, "budget": recipe.budget, "threads": recipe.threads}
+        same: dict[str, Any] = {"sessions": self.sessions, "budget": recipe.budget, "threads": recipe.threads}
         key = self.api_key if addresses else None
         return open_model(further.model, base_url=addresses, api_key=key, think_tags=further.think_tags, **same)
 
@@ -97,11 +109,13 @@ class Experiment:
 
     def _open(self) -> Model:
         """The recipe's model, with every key of the recipe that is an option of a model."""
-        return open_model(**self.recipe.model_options() | {"sessions": self.sessions, "api_key": self.api_key})
+        with self.opening():
+            return open_model(**self.recipe.model_options() | {"sessions": self.sessions, "api_key": self.api_key})
 
     def notes(self) -> tuple[str, ...]:
         """What a user should know about the model, if it was loaded."""
-        return self._model.engine.notes if "_model" in self.__dict__ else ()
+        engine = self._model.engine if "_model" in self.__dict__ else None
+        return (*engine.notes, *self.plan.notes(engine.capabilities)) if engine else ()
 
     def _lacks_traces(self, folder: Path, plan: Plan) -> bool:
         """Whether traces are missing. A run with another configuration is refused before a model is loaded."""
@@ -117,7 +131,7 @@ class Experiment:
 
     def _config(self, plan: Plan, stored: RunConfig) -> RunConfig:
         """The configuration that the plan has on the recipe's model."""
-        return plan.config(self.recipe.expected_info(stored), Capabilities(thinking_logprobs=True))
+        return plan.config(self.recipe.expected_info(stored), Capabilities(thinking_logprobs=True), stored)
 
     def report(self) -> WrittenReport:
         """The report of the run. It is written again only if something has changed."""
@@ -128,7 +142,7 @@ class Experiment:
         written = write_report(
             [self.folder], folder, thresholds=self.recipe.thresholds, penalties=self.recipe.penalties, probe_set=DEFAULT
         )
-        (folder / STAMP).write_text(self._stamp(folder) + "\n", encoding="utf-8")
+        write_text(folder / STAMP, self._stamp(folder) + "\n")
         return written
 
     def _unchanged(self, folder: Path) -> WrittenReport | None:

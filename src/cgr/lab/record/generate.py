@@ -6,7 +6,6 @@ trace is the same whether it is probed or not, and the same as in `cgr solve`.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -25,12 +24,13 @@ from cgr.lab.store.recorded import RecordedTrace
 from cgr.reason import Abstention
 from cgr.records import Ended, Question
 from cgr.rules import Action, BudgetForcing, FixedBudget, KeepThinking, Rule, Seen, next_multiple
-from cgr.settings import Settings
+from cgr.settings import Settings, default_aggregate, options_note
 from cgr.solve import Model
 
 Made = tuple[RecordedTrace, tuple[int, ...], float]  # a new trace, the ids of its prompt, and the seconds that it took
 FORCING = ("budget-forcing", "cgr-forced")
 WRITTEN_TOKENS = 1024
+MAX_TRACES = 10_000_000  # the list of them is in memory
 MAX_STRETCH = 256  # longer stretches are split, so that progress is shown
 
 
@@ -78,6 +78,11 @@ class Plan:
     def __post_init__(self) -> None:
         if self.seeds < 1:
             raise UsageError(f"With {self.seeds} seeds there are no traces.", "Use --seeds 1 or more.")
+        if self.seeds * len(self.questions) > MAX_TRACES:
+            raise UsageError(
+                f"{self.seeds} seeds of {len(self.questions)} questions are too many traces for one run.",
+                f"A run has at most {MAX_TRACES}: use fewer --seeds or a smaller --limit.",
+            )
         if self.written_tokens < 0:
             raise UsageError("A model cannot write fewer than 0 tokens.", "Use --written-tokens 0 to write nothing.")
         if not self.questions:
@@ -87,9 +92,12 @@ class Plan:
         """Every question and seed, seed by seed: each question is done once before any is done twice."""
         return [(question.id, seed) for seed in range(self.seeds) for question in self.questions]
 
-    def config(self, info: ModelInfo, capabilities: Capabilities) -> RunConfig:
-        """The configuration of this plan on this model, with all defaults resolved."""
+    def config(self, info: ModelInfo, capabilities: Capabilities, stored: RunConfig | None = None) -> RunConfig:
+        """The configuration of this plan on this model, with all defaults resolved. An aggregate that was not chosen is
+        that of the `stored` run, if there is one."""
         resolved = self.settings.resolve(info)
+        default = stored.asking.aggregate if stored else default_aggregate(self.questions, capabilities)
+        settings = replace(self.settings, aggregate=self.settings.aggregate or default)
         if self.logprobs and not capabilities.thinking_logprobs:
             raise MissingCapability(
                 f"{info.engine} does not return the log-probabilities of thinking.", "Leave out --logprobs."
@@ -104,22 +112,21 @@ class Plan:
             temperature=self.settings.temperature,
             top_p=self.settings.top_p,
             instruction=self.settings.instruction,
-            asking=Asking.of(self.settings, info),
+            asking=Asking.of(settings, info),
             written_tokens=self.written_tokens,
             logprobs=self.logprobs,
             probe=self.probe,
             rule=self.settings.rule if self.settings.rule in FORCING else NATURAL,
         )
 
+    def notes(self, capabilities: Capabilities) -> tuple[str, ...]:
+        """What a user should know before the traces are generated."""
+        return options_note(self.questions, self.settings.aggregate, capabilities)
+
 
 def generate(folder: Path, plan: Plan, model: Model, *, sessions: int = 1, progress: Progress | None = None) -> None:
     """Generate every trace of the plan that the run lacks. After an interruption, the same call continues."""
-
-    async def work() -> None:
-        async with model:
-            await agenerate(folder, plan, model.engine, sessions=sessions, progress=progress)
-
-    asyncio.run(work())
+    model.run(lambda: agenerate(folder, plan, model.engine, sessions=sessions, progress=progress))
 
 
 async def agenerate(
@@ -128,7 +135,7 @@ async def agenerate(
     """`generate` for asynchronous code, with this many sessions of an engine at once."""
     progress = progress or Progress(quiet=True)
     await engine.connect()
-    config = plan.config(engine.info, engine.capabilities)
+    config = plan.config(engine.info, engine.capabilities, Store.stored_config(folder))
     questions = {question.id: question for question in plan.questions}
     with Store.create(folder, config) as store:
         store.add_questions(plan.questions)
@@ -156,7 +163,7 @@ async def generate_trace(
 ) -> Made:
     """One question under one seed: the thinking to its end or to the budget, and the final answer."""
     start = time.monotonic()
-    spec = config.asking.spec(question.format)
+    spec = config.asking.spec(question.format, question.text)
     text = config.prompt(question.text)
     prompt = await engine.prompt(text)
     sampling = config.sampling(keyed_seed(seed, text))

@@ -6,7 +6,6 @@ what produced it: the cuts, the options of the probes, and the probed model.
 
 from __future__ import annotations
 
-import asyncio
 import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -77,7 +76,7 @@ class Prober:
     async def _before_thinking(self, key: Key) -> Decision:
         """An answer without thinking as a probe; the final answer of the trace stays as it was."""
         trace = self.store.trace(key)
-        spec = self.probe_set.asking.spec(trace.format)
+        spec = self.probe_set.asking.spec(trace.format, trace.question)
         engine, room = RetraceEngine(self.engine, trace, self.on_tokens), await answer_room(self.engine, spec)
         made = await self._drive(engine, NoThinking(), self._prompt(key, trace), spec, room)
         return replace(made, probes=(cast(Probe, made.final),), final=None)
@@ -118,7 +117,7 @@ class Prober:
         trace = self.store.trace(key)
         encoded = self._is_text(trace)
         reading, positions = await (self._encoded(trace) if encoded else self._recorded(trace))
-        spec, prompt = self.probe_set.asking.spec(trace.format), self._prompt(key, trace)
+        spec, prompt = self.probe_set.asking.spec(trace.format, trace.question), self._prompt(key, trace)
         answer = await answer_room(self.engine, spec)
         space = self.engine.info.context - len(await prompt_ids(prompt, self.engine)) - answer
         cuts = tuple(at for at in positions if reading.offset(at) <= space)
@@ -191,13 +190,12 @@ def probe_each(
     """
 
     async def work() -> list[str]:
-        async with model:
-            return [
-                await aprobe(folder, one, model.engine, open_generator=open_generator, sessions=sessions, progress=progress)
-                for one in requests
-            ]
+        return [
+            await aprobe(folder, one, model.engine, open_generator=open_generator, sessions=sessions, progress=progress)
+            for one in requests
+        ]
 
-    return asyncio.run(work())
+    return model.run(work)
 
 
 async def aprobe(

@@ -168,8 +168,10 @@ class RetraceEngine(ForwardingEngine):
         self.packed_cuts = cuts if engine.capabilities.packed else ()
 
     async def decode(self, ids: Ids) -> str:
-        """The text of the whole trace; the driver asks for nothing else."""
-        return self.trace.text if len(ids) == self.trace.thinking_tokens else ""
+        """The text of the whole trace, which need not be decoded, or of one token of the probed model."""
+        if len(ids) == self.trace.thinking_tokens != 1:
+            return self.trace.text
+        return await self.engine.decode(ids) if len(ids) == 1 else ""
 
     async def open(
         self, prompt: Prompt, sampling: Sampling, *, room: int, overlap: bool = False, wait: float | None = None

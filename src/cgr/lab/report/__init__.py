@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from cgr.certainty import OPTIONS
 from cgr.errors import NotRecorded, UsageError
 from cgr.lab import compare as comparing
 from cgr.lab.compare import tables as compare_tables
@@ -16,7 +17,7 @@ from cgr.lab.decide.columns import Columns
 from cgr.lab.decide.run import Run
 from cgr.lab.exchange import as_run_folder
 from cgr.lab.output import as_json, beside, unique_names, write_json, write_table
-from cgr.lab.report import figures, numbers, page, tables
+from cgr.lab.report import figures, numbers, page, raw, tables
 from cgr.lab.report.figures import FigureData
 from cgr.lab.report.result import Report
 from cgr.lab.score.accuracy import PENALTIES, check_penalties
@@ -93,6 +94,7 @@ def load(run: str | Path, probe_set: str | None = None) -> tuple[Run, Columns]:
     """A run (a folder, or a file of traces) and its columns, with the run's own final answers."""
     with as_run_folder(run) as folder:
         opened = Run.open(folder, probe_set)
+        opened.folder = Path(run)  # a file was imported into a folder that is soon removed
         return opened, opened.rule_columns()  # read while the folder exists: that of a file is temporary
 
 
@@ -108,6 +110,9 @@ def reported(
     report = numbers.report(columns, thresholds, penalties, rule=rule, decide=decide, probe_sets=read, probes=probes)
     report = replace(report, notes=(*report.notes, *_left_out_note(opened)))
     compared, why_not = _compared(run, penalties)
+    report = replace(report, aggregate=opened.spec().aggregate)
+    if rule == "cgr" and report.aggregate == OPTIONS:
+        report = raw.with_raw(report, columns, opened.rule_traces())
     return ReportedRun(columns, report, decide, opened.rule_traces(), compared, why_not)
 
 

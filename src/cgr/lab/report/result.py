@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cgr.certainty import DEFAULT as AGGREGATE
 from cgr.lab.score.accuracy import Comparison, Savings, Spread
 from cgr.lab.score.adaptive import AdaptiveRow, FalseSureRow
 from cgr.lab.score.calibration import Selective
@@ -118,6 +119,18 @@ class TradeOffRow(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class RawRow(Record):
+    """The rule at one threshold if it reads the raw certainty, beside a certainty over the options."""
+
+    threshold: float
+    accuracy: float | None
+    diff_points: float | None
+    share: float
+    net_share: float
+    fired: int
+
+
+@dataclass(frozen=True, slots=True)
 class SelectiveRow(Record):
     """How well certainty separates right from wrong: among final answers, all probes, or the rule's answers."""
 
@@ -130,7 +143,8 @@ class SelectiveRow(Record):
 class Report(Record):
     """All numbers of a run. `shown` is the threshold of the figures that show only one. `probe_sets`: what the rule read;
     the baseline is always the run's own final answers. `adaptive`: the rule beside a fixed budget of the same cost.
-    `verdict`: what head room and false sureness mean, if they mean that stopping early is not for this run."""
+    `verdict`: what head room and false sureness mean, if they mean that stopping early is not for this run. `aggregate`: of
+    the certainty; if that is over the options of choice questions, `raw` has the same rule on the raw certainty."""
 
     run: RunInfo
     rule: str
@@ -153,3 +167,5 @@ class Report(Record):
     false_sure: tuple[FalseSureRow, ...] = ()
     verdict: str | None = None
     schema: int = SCHEMA
+    aggregate: str = AGGREGATE
+    raw: tuple[RawRow, ...] = ()

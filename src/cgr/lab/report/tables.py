@@ -8,10 +8,10 @@ from pathlib import Path
 
 from cgr.lab.output import Cell, Head, Table, plural, with_interval, write_table
 from cgr.lab.output.style import tokens
-from cgr.lab.report import prospects
+from cgr.lab.report import prospects, raw
 from cgr.lab.report.numbers import at
 from cgr.lab.report.result import GradeRow, Report, SavingsRow, ThresholdRow
-from cgr.lab.store.config import IMPORTED
+from cgr.lab.store.config import DEFAULT, IMPORTED
 from cgr.lab.types import Interval
 from cgr.records import Record
 
@@ -175,7 +175,7 @@ TABLES: tuple[Callable[[Report], Table], ...] = (*OWN, prospects.adaptive, prosp
 
 def write(report: Report, folder: Path) -> tuple[Path, ...]:
     """Write every table of one run, three files each; the paths."""
-    return tuple(path for make in TABLES for path in write_table(make(report), folder))
+    return tuple(path for make in (*TABLES, *raw.tables(report)) for path in write_table(make(report), folder))
 
 
 LINES = (
@@ -197,6 +197,7 @@ def lines(report: Report) -> list[str]:
     first: tuple[Cell, ...] = ("baseline", base.correct_mean, base.accuracy, *[""] * 6)
     rows = (first, *(_row(*pair) for pair in zip(report.thresholds, report.savings, strict=True)))
     table = Table("", "", LINES, rows).lines(left=0)
+    table += raw.lines(report)
     return [title, origin(report), *table, *prospects.lines(report), *(f"Note: {note}" for note in report.notes)]
 
 
@@ -204,9 +205,10 @@ def origin(report: Report) -> str:
     """How the run was made, as a phrase. An import may not say it: that is unknown."""
     run = report.run
     probed = f"probed every {run.interval:,} tokens" if run.interval else "probed at irregular positions"
-    temperature = "unknown" if run.temperature is None else f"{run.temperature:g}"
-    parts = [f"budget {run.budget:,}", probed if report.size.probes else "no probes", f"temperature {temperature}"]
-    return ", ".join([*parts, *(["prefix unknown"] if run.prefix is None else [])])
+    temperature = f"temperature {'unknown' if run.temperature is None else format(run.temperature, 'g')}"
+    unknown, sets = ["prefix unknown"] * (run.prefix is None), [one for one in report.probe_sets if one != DEFAULT]
+    parts = [f"budget {run.budget:,}", probed if report.size.probes else "no probes", temperature, *unknown]
+    return ", ".join([*parts, *(f"{report.rule} reads {one!r}" for one in sets)])
 
 
 def _row(row: ThresholdRow, saved: SavingsRow) -> tuple[Cell, ...]:

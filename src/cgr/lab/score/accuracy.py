@@ -23,16 +23,15 @@ from cgr.lab.types import Bools, Floats, Interval, Ints
 
 NEVER = np.iinfo(np.int64).max
 PENALTIES = (0.0, 0.25, 0.5, 1.0)
+MAX_PENALTY = 1e6  # larger ones overflow in sums
 LEAST = 2  # questions on each side of a split; there is no interval for one
 
 
 def check_penalties(penalties: Sequence[float]) -> tuple[float, ...]:
-    """The penalties in rising order, each once; `UsageError` if one is below 0 or infinite."""
+    """The penalties in rising order, each once; `UsageError` if one is below 0 or too large."""
     for penalty in penalties:
-        if not 0 <= penalty < float("inf"):
-            raise UsageError(
-                f"A penalty of {penalty:g} is not valid.", "A wrong answer costs 0 or more: --penalties 0,0.5,1."
-            )
+        if not 0 <= penalty <= MAX_PENALTY:
+            raise UsageError(f"A penalty of {penalty:g} is not valid.", "A wrong answer costs 0 or more, such as 0.5.")
     return tuple(sorted(set(penalties)))
 
 

@@ -16,11 +16,12 @@ from typing import Any, Self, cast
 
 from cgr import __version__
 from cgr.errors import CgrError, NotRecorded, UnknownName
+from cgr.files import make_folder
 from cgr.lab.store import codec, schema
 from cgr.lab.store.codec import storable
 from cgr.lab.store.config import DEFAULT, Failure, OtherConfiguration, ProbeSet, RunConfig, differences, refuse_differences
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
-from cgr.lab.store.schema import FILE, NotARun, StoreError, translate_errors
+from cgr.lab.store.schema import FILE, NotARun, StoreError, translate_damage, translate_errors
 from cgr.records import Probe, Question
 
 GENERATE = "generate"
@@ -40,12 +41,13 @@ class Store:
     ) -> None:
         self.folder, self.path = folder, folder / FILE
         self._db, self._lock, self._version = connection, lock, version
-        self.config = RunConfig.from_json(self._one("SELECT config FROM run"))
+        with translate_damage(self.path, "its configuration"):
+            self.config = RunConfig.from_json(self._one("SELECT config FROM run"))
 
     @classmethod
     def create(cls, path: Path, config: RunConfig) -> Store:
         """A new run in this folder, or the existing one if it has the same configuration; open for writing."""
-        schema.make_folder(schema.folder_of(path))
+        make_folder(schema.folder_of(path))
         store = cls._opened(path, config, write=True)
         try:
             hint = "Choose another --out, or repeat the options of the run. To add probes, use `cgr probe`."
@@ -62,6 +64,15 @@ class Store:
         if not (folder / FILE).is_file():
             raise NotARun(f"There is no run in {folder}.", "Make one with `cgr generate` or `cgr import`.")
         return cls._opened(path, None, write=write)
+
+    @classmethod
+    def stored_config(cls, path: Path) -> RunConfig | None:
+        """The configuration of the run in this folder; None if there is no run."""
+        try:
+            with cls.open(path) as store:
+                return store.config
+        except NotARun:
+            return None
 
     @classmethod
     def _opened(cls, path: Path, config: RunConfig | None, *, write: bool) -> Store:
@@ -105,7 +116,8 @@ class Store:
 
     def questions(self) -> tuple[Question, ...]:
         """Every question, in the order in which it was added."""
-        return tuple(Question(*row) for row in self._all("SELECT id, text, gold, format FROM questions ORDER BY number"))
+        with translate_damage(self.path, "a question"):
+            return tuple(map(codec.question_of, self._all(codec.QUESTIONS)))
 
     def made(self) -> tuple[Key, ...]:
         """The question and seed of every trace, in order."""
@@ -113,7 +125,9 @@ class Store:
 
     def probe_sets(self) -> dict[str, ProbeSet]:
         """The probe sets by name, the oldest first."""
-        return {name: ProbeSet.from_json(spec) for name, spec in self._all("SELECT name, spec FROM probe_sets ORDER BY id")}
+        rows = self._all("SELECT name, spec FROM probe_sets ORDER BY id")
+        with translate_damage(self.path, "a probe set"):
+            return {name: ProbeSet.from_json(spec) for name, spec in rows}
 
     def filled_sets(self) -> frozenset[str]:
         """The names of the probe sets that have a probe inside the thinking. A set is empty if its traces are shorter than
@@ -151,10 +165,6 @@ class Store:
     def prompt_ids(self, key: Key) -> tuple[int, ...]:
         """The token ids of a trace's prompt."""
         return codec.unpack("I", self._one("SELECT prompt_ids FROM traces WHERE id = ?", self._trace_id(key)))
-
-    def seconds(self, key: Key) -> float:
-        """How long it took to generate a trace."""
-        return float(self._one("SELECT seconds FROM traces WHERE id = ?", self._trace_id(key)))
 
     def unreadable(self) -> tuple[Key, ...]:
         """The question and seed of every trace that has neither token ids nor text."""
@@ -204,7 +214,7 @@ class Store:
             same = (one for one, stored in sets.items() if not differences(stored, probe_set))
             name = next(same, None) or probe_set.new_name(sets)
         if name in sets:
-            what, hint = f"The probe set {name!r}", "Choose another name with --set, or leave --set out."
+            what, hint = f"The probe set {name!r}", "Choose another name with --probes, or leave --probes out."
             refuse_differences(what, sets[name], probe_set, hint)
         else:
             with self.at_once():
@@ -246,10 +256,11 @@ class Store:
         self._db.execute("DELETE FROM failures WHERE question = ? AND seed = ? AND stage = ?", where)
 
     def _recorded(self, trace: int, probing: int | None, whole: bool) -> RecordedTrace:
-        (row,) = self._all(codec.select_trace(whole, self._version), trace)
-        probes = self._all(codec.select_probes(whole), probing) if probing else []
+        row = next(iter(self._all(codec.select_trace(whole, self._version), trace)), ("?", "?"))  # its question is gone
+        probes = self._all(codec.select_probes(whole, self._version), probing) if probing else []
         final = self._one("SELECT final FROM probings WHERE id = ?", probing) if probing else None
-        return codec.trace_of(row, self.config.budget, tuple(map(codec.probe_of, probes)), final, whole)
+        with translate_damage(self.path, f"the trace of question {row[0]!r} with seed {row[1]}"):
+            return codec.trace_of(row, self.config.budget, tuple(map(codec.probe_of, probes)), final, whole)
 
     def _question(self, question: str) -> tuple[int, Question]:
         (found,) = self._all("SELECT number, id, text, gold, format FROM questions WHERE id = ?", question)

@@ -7,17 +7,20 @@ import sys
 from array import array
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, get_args
 
 from cgr.lab.store.recorded import RecordedTrace
-from cgr.records import Probe, Question, Token
+from cgr.records import AnswerFormat, Ended, OptionProbabilities, Probe, Question, Token, is_of
 
+NUMBERS = (float, int)
 INSERT_TRACE = (
     "INSERT INTO traces (question, seed, tokens, ended, eos, seconds, final, written, text, prompt_ids, ids, logprobs, "
     "tops, forced, question_text, gold) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
+QUESTIONS = "SELECT id, text, gold, format FROM questions ORDER BY number"
 KEYS = "SELECT q.id, t.seed FROM traces t JOIN questions q ON q.number = t.question ORDER BY t.question, t.seed"
-KEYS_IN_SET = (
+KEYS_SECONDS = "SELECT t.seconds FROM traces t JOIN questions q ON q.number = t.question WHERE q.id = ? AND t.seed = ?"
+IN_SET = (
     "SELECT q.id, t.seed FROM probings p JOIN probe_sets s ON s.id = p.probe_set JOIN traces t ON t.id = p.trace "
     "JOIN questions q ON q.number = t.question WHERE s.name = ?"
 )
@@ -31,6 +34,7 @@ UNREADABLE = (
 )
 LONGEST_TEXT = "SELECT coalesce(max(length(text)), 0) FROM traces WHERE length(ids) != 4 * tokens"
 TRACE_ID = "SELECT t.id FROM traces t JOIN questions q ON q.number = t.question WHERE q.id = ? AND t.seed = ?"
+SECONDS = "SELECT t.seconds FROM traces t JOIN questions q ON q.number = t.question WHERE q.id = ? AND t.seed = ?"
 IN_SET = (
     "SELECT t.id, p.id FROM probings p JOIN traces t ON t.id = p.trace WHERE p.probe_set = ? ORDER BY t.question, t.seed"
 )
@@ -38,7 +42,10 @@ FAILURES = (
     "SELECT q.id, f.seed, f.message, f.hint FROM failures f JOIN questions q ON q.number = f.question "
     "WHERE ? IS NULL OR f.stage = ? ORDER BY f.stage, q.number, f.seed"
 )
-INSERT_PROBE = "INSERT INTO probes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+INSERT_PROBE = (
+    "INSERT INTO probes (probing, at, answer, certainty, closed, bound, probabilities, suffix, suffix_ids, entropy, "
+    "prefilled, cached, decoded, seconds, tokens, options) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
 
 
 def select_trace(whole: bool, version: int) -> str:
@@ -52,12 +59,12 @@ def select_trace(whole: bool, version: int) -> str:
     )
 
 
-def select_probes(whole: bool) -> str:
+def select_probes(whole: bool, version: int) -> str:
     """SQL for the probes of one trace in one set, in the order of `Probe`; their tokens only if `whole`."""
-    tokens = "tokens" if whole else "'[]'"
+    tokens, options = "tokens" if whole else "'[]'", "options" if version >= 4 else "'[]'"
     return (
         f"SELECT at, answer, certainty, closed, probabilities, {tokens}, suffix, suffix_ids, bound, entropy, prefilled, "
-        "cached, decoded, seconds FROM probes WHERE probing = ? ORDER BY at"
+        f"cached, decoded, seconds, {options} FROM probes WHERE probing = ? ORDER BY at"
     )
 
 
@@ -80,7 +87,43 @@ def trace_of(row: Sequence[Any], budget: int, probes: tuple[Probe, ...], final: 
     appended = tuple((at, count) for at, count in json.loads(forced)) if forced != "[]" else ()
     values = [*start, budget, answer, probes, question, form, bool(eos), unpack("I", ids), text, written]
     values += [unpack("f", logprobs), unpack("f", tops), appended]
-    return RecordedTrace(*values)
+    return _check_trace(RecordedTrace(*values))
+
+
+def question_of(row: Sequence[Any]) -> Question:
+    """The question in a row: id, text, gold and format."""
+    return Question.from_dict(dict(zip(("id", "text", "gold", "format"), row, strict=True)))
+
+
+def _check_trace(trace: RecordedTrace) -> RecordedTrace:
+    """The trace; `ValueError` for values that no run has."""
+    texts = (trace.question_id, trace.question, trace.text, trace.written, trace.gold or "")
+    if not all(isinstance(one, str) for one in texts):
+        raise ValueError("something that is not text")
+    if not (
+        is_of(trace.seed, [int]) and is_of(trace.thinking_tokens, [int]) and 0 <= trace.thinking_tokens <= trace.budget
+    ):
+        raise ValueError(f"the seed is {trace.seed!r}, and there are {trace.thinking_tokens!r} tokens")
+    if trace.ended not in get_args(Ended) or trace.format not in get_args(AnswerFormat):
+        raise ValueError(f"it ended by {trace.ended!r}, and the format is {trace.format!r}")
+    if trace.probes and trace.probes[-1].at > trace.thinking_tokens:
+        raise ValueError(f"a probe at {trace.probes[-1].at}, after the end")
+    return trace
+
+
+def _check_probe(probe: Probe) -> Probe:
+    """The probe; `ValueError` for values that no probe has. It runs for every stored probe: it has to be fast."""
+    for count in (probe.at, probe.prefilled, probe.cached, probe.decoded):
+        if type(count) is not int or count < 0:
+            raise ValueError(f"a count of {count!r:.40}")
+    for share in (probe.certainty, *probe.probabilities):
+        if type(share) not in NUMBERS or not 0 <= share <= 1:
+            raise ValueError(f"a certainty or probability of {share!r:.40}")
+    if type(probe.answer) is not str or type(probe.seconds) not in NUMBERS:
+        raise ValueError(f"the answer {probe.answer!r:.40} after {probe.seconds!r:.40} seconds")
+    if probe.entropy is not None and type(probe.entropy) not in NUMBERS:
+        raise ValueError(f"an entropy of {probe.entropy!r:.40}")
+    return probe
 
 
 def probe_row(probing: int, probe: Probe) -> tuple[Any, ...]:
@@ -89,27 +132,30 @@ def probe_row(probing: int, probe: Probe) -> tuple[Any, ...]:
     suffix = (storable(probe.suffix), json.dumps(probe.suffix_ids))
     costs = (probe.entropy, probe.prefilled, probe.cached, probe.decoded, probe.seconds)
     tokens = storable(json.dumps(_token_lists(probe.tokens), ensure_ascii=False))
-    return (probing, *answered, json.dumps(probe.probabilities), *suffix, *costs, tokens)
+    return (probing, *answered, json.dumps(probe.probabilities), *suffix, *costs, tokens, json.dumps(probe.options))
 
 
 def probe_of(row: Sequence[Any]) -> Probe:
     """The probe in a row of `select_probes`."""
-    at, answer, certainty, closed, probabilities, tokens, suffix, suffix_ids, bound, *costs = row
+    at, answer, certainty, closed, probabilities, tokens, suffix, suffix_ids, bound, *costs = row[:-1]
     decoded = _tokens(json.loads(tokens)) if tokens != "[]" else ()
     answered = (at, answer, certainty, bool(closed), tuple(json.loads(probabilities)), decoded)
-    return Probe(*answered, suffix, _suffix_ids(suffix_ids), bool(bound), *costs)
+    return _check_probe(Probe(*answered, suffix, _suffix_ids(suffix_ids), bool(bound), *[*costs, _pairs(row[-1])]))
 
 
 def final_text(final: Probe) -> str:
-    """A final answer as JSON with the fields of `Probe`."""
+    """A final answer as JSON with the fields of `Probe`; `options` only if there are some."""
     fields = {name: getattr(final, name) for name in final.__slots__} | {"tokens": _token_lists(final.tokens)}
+    if not final.options:
+        del fields["options"]
     return storable(json.dumps(fields, ensure_ascii=False))
 
 
 def _final_of(text: str, whole: bool) -> Probe:
     fields = json.loads(text)
     tuples = {name: tuple(fields[name]) for name in ("probabilities", "suffix_ids")}
-    return Probe(**fields | tuples | {"tokens": _tokens(fields["tokens"]) if whole else ()})
+    tuples["options"] = tuple(map(tuple, fields.get("options", ())))
+    return _check_probe(Probe(**fields | tuples | {"tokens": _tokens(fields["tokens"]) if whole else ()}))
 
 
 def _token_lists(tokens: Sequence[Token]) -> list[list[Any]]:
@@ -119,6 +165,10 @@ def _token_lists(tokens: Sequence[Token]) -> list[list[Any]]:
 
 def _tokens(lists: Sequence[Sequence[Any]]) -> tuple[Token, ...]:
     return tuple(Token(id, text, logprob, tuple(map(tuple, top))) for id, text, logprob, top in lists)
+
+
+def _pairs(text: str) -> OptionProbabilities:
+    return tuple((letter, chance) for letter, chance in json.loads(text)) if text != "[]" else ()
 
 
 @lru_cache(maxsize=64)

@@ -11,7 +11,7 @@ from cgr.certainty import DEFAULT as AGGREGATE
 from cgr.certainty import check as check_aggregate
 from cgr.engines.base import ModelInfo, Sampling
 from cgr.errors import UnknownName, UsageError
-from cgr.probing import INTEGER_TOKENS, MAX_TOKENS, PREFIX, READS, CloseThink, ProbeSpec, Reads
+from cgr.probing import INTEGER_TOKENS, MAX_TOKENS, PREFIX, READS, CloseThink, ProbeSpec, Reads, option_letters
 from cgr.records import AnswerFormat, Record
 from cgr.rules import Rule, Seen, known_rules, make_rule
 from cgr.rules.base import check_at_least_one, rule_class
@@ -49,17 +49,19 @@ class Asking(Record):
         prefix = usual.prefix if self.prefix is None else self.prefix
         return replace(self, prefix=prefix, close_think=self.close_think or usual.close_think)
 
-    def spec(self, format: AnswerFormat) -> ProbeSpec:
-        """These options for questions of one format."""
+    def spec(self, format: AnswerFormat, question: str = "") -> ProbeSpec:
+        """These options for a question of this format. The letters of a choice question are those that its text lists;
+        without any, certainty over the options is the minimum."""
         limit = self.max_answer_tokens or (INTEGER_TOKENS if format == "integer" else MAX_TOKENS)
         prefix = PREFIX if self.prefix is None else self.prefix
-        return ProbeSpec(prefix, limit, self.aggregate, self.close_think or "never", self.reads)
+        letters = option_letters(question) if format == "choice" else ()
+        return ProbeSpec(prefix, limit, self.aggregate, self.close_think or "never", self.reads, letters)
 
     @classmethod
     def of(cls, settings: Settings, info: ModelInfo) -> Asking:
         """The options that these settings have on this model."""
         limit = settings.max_answer_tokens or info.max_answer_tokens
-        return cls(settings.prefix, settings.close_think, limit, settings.aggregate)
+        return cls(settings.prefix, settings.close_think, limit, settings.aggregate or AGGREGATE)
 
 
 @dataclass(frozen=True, slots=True)

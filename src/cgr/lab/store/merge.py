@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cgr.errors import UsageError
-from cgr.lab.store import Key, OtherConfiguration, Store
+from cgr.lab.store import Key, OtherConfiguration, Store, codec
 from cgr.lab.store.config import ProbeSet, RunConfig, differences, refuse_differences
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.lab.store.schema import FILE, folder_of
@@ -75,7 +75,7 @@ class Merger:
         trace = store.trace(key)
         if key not in self._from:
             self._from[key] = store.folder
-            self.target.add_trace(trace, prompt_ids=store.prompt_ids(key), seconds=store.seconds(key))
+            self.target.add_trace(trace, prompt_ids=store.prompt_ids(key), seconds=store._one(codec.SECONDS, *key))
             return
         self.repeated += 1
         if _without_costs(self.target.trace(key)) != _without_costs(trace):

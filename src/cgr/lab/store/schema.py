@@ -16,12 +16,15 @@ LOCK = "run.lock"
 FORCED = "forced"
 BUSY_TIMEOUT = 5.0  # seconds to wait for the transaction of another process
 APPLICATION = 0x63677231  # "cgr1"
-VERSION = 3
+VERSION = 4
 CONTINUES = "Then repeat the command: it continues where it stopped."
-ADDED_COLUMNS = {  # to `traces`, by the version that has them first
-    2: ("tops BLOB NOT NULL DEFAULT x''", "forced TEXT NOT NULL DEFAULT '[]'"),
-    3: ("question_text TEXT", "gold TEXT"),
-}
+ADDED_COLUMNS = (  # since version 1: the version, the table, and the column
+    (2, "traces", "tops BLOB NOT NULL DEFAULT x''"),
+    (2, "traces", "forced TEXT NOT NULL DEFAULT '[]'"),
+    (3, "traces", "question_text TEXT"),
+    (3, "traces", "gold TEXT"),
+    (4, "probes", "options TEXT NOT NULL DEFAULT '[]'"),
+)
 TABLES = (
     """CREATE TABLE run (
         config TEXT NOT NULL, version TEXT NOT NULL, created TEXT NOT NULL
@@ -47,7 +50,8 @@ TABLES = (
         probing INTEGER NOT NULL REFERENCES probings(id), at INTEGER NOT NULL, answer TEXT NOT NULL,
         certainty REAL NOT NULL, closed INTEGER NOT NULL, bound INTEGER NOT NULL, probabilities TEXT NOT NULL,
         suffix TEXT NOT NULL, suffix_ids TEXT NOT NULL, entropy REAL, prefilled INTEGER NOT NULL, cached INTEGER NOT NULL,
-        decoded INTEGER NOT NULL, seconds REAL NOT NULL, tokens TEXT NOT NULL, PRIMARY KEY (probing, at)
+        decoded INTEGER NOT NULL, seconds REAL NOT NULL, tokens TEXT NOT NULL,
+        options TEXT NOT NULL DEFAULT '[]', PRIMARY KEY (probing, at)
     )""",
     """CREATE TABLE failures (
         question INTEGER NOT NULL REFERENCES questions(number), seed INTEGER NOT NULL, stage TEXT NOT NULL,
@@ -69,8 +73,20 @@ def translate_errors(path: Path) -> Iterator[None]:
     """Raise SQLite's errors as errors of this package."""
     try:
         yield
-    except sqlite3.DatabaseError as error:
+    except sqlite3.Error as error:
         raise _translated(error, path) from error
+    except OverflowError as error:
+        raise UsageError(f"{path} cannot hold a number of this size.", "Whole numbers have at most 63 bits.") from error
+
+
+@contextmanager
+def translate_damage(path: Path, what: str) -> Iterator[None]:
+    """Raise an error of this package for a stored value that cannot be read."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError) as error:
+        message = f"{path} is damaged: {what} cannot be read ({error})."
+        raise NotARun(message, "Restore a backup, or make the run again in another folder.") from error
 
 
 def _translated(error: sqlite3.Error, path: Path) -> CgrError:
@@ -102,14 +118,6 @@ def folder_of(path: Path) -> Path:
 def forced_run(run: Path) -> Path:
     """The folder of the forced run that a recipe records beside a natural one."""
     return run / FORCED
-
-
-def make_folder(folder: Path) -> None:
-    """Create the folder of a run."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{folder} cannot be created: {error.strerror}.", "Choose another folder for the run.") from error
 
 
 def lock_writer(folder: Path) -> sqlite3.Connection:
@@ -185,7 +193,8 @@ def check_schema(db: sqlite3.Connection, file: Path, *, write: bool = False) -> 
 
 def _upgrade(db: sqlite3.Connection, version: int) -> None:
     db.execute("BEGIN IMMEDIATE")
-    for column in [one for since, columns in ADDED_COLUMNS.items() if since > version for one in columns]:
-        db.execute(f"ALTER TABLE traces ADD COLUMN {column}")
+    for since, table, column in ADDED_COLUMNS:
+        if since > version:
+            db.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
     db.execute(f"PRAGMA user_version={VERSION}")
     db.execute("COMMIT")

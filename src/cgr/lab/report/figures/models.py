@@ -11,12 +11,13 @@ from cgr.lab.output import style
 from cgr.lab.report.figures.tokens import accuracy_against_tokens
 from cgr.lab.report.result import Report
 from cgr.lab.report.tables import labels
+from cgr.records import visible_line
 
 
 def trade_off(reports: Sequence[Report]) -> Any:
     """Accuracy against tokens for each model. Diamonds: baselines."""
     figure, axes = style.paper()
-    for report, name, colour in zip(reports, labels(reports), _colours(len(reports)), strict=True):
+    for report, name, colour in zip(reports, map(visible_line, labels(reports)), _colours(len(reports)), strict=True):
         rows = report.trade_off
         x = [row.thinking_tokens_mean + row.probe_tokens_mean for row in rows]
         y = [row.accuracy for row in rows]
@@ -34,7 +35,7 @@ def differences(reports: Sequence[Report]) -> Any:
     figure, axes = style.paper(size=(7.2, 1.4 + 0.28 * len(levels) * len(reports)))
     axes.axvline(0, color=style.BASELINE, linewidth=1)
     places, names = [], []
-    named = zip(reports, labels(reports), _colours(len(reports)), strict=True)
+    named = zip(reports, map(visible_line, labels(reports)), _colours(len(reports)), strict=True)
     for number, (report, name, colour) in enumerate(named):
         for place, row in enumerate(report.thresholds):
             y = -(number * (len(levels) + 1) + place)

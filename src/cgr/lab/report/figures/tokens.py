@@ -12,6 +12,7 @@ from cgr.lab.report.figures.answers import seed_axis, seed_ticks, width_for
 from cgr.lab.report.numbers import at
 from cgr.lab.report.result import BudgetRow, Report, TradeOffRow
 from cgr.lab.score import accuracy as scores
+from cgr.records import visible_line
 
 if TYPE_CHECKING:
     from cgr.lab.report.figures import FigureData
@@ -129,7 +130,8 @@ def _accuracy_colours(data: FigureData, figure: Any, axes: Any) -> Any:
 
 def _question_ticks(axis: Any, names: list[str]) -> None:
     if len(names) <= MAX_NAMES:
-        axis.set_ticks(range(len(names)), [name if len(name) <= 18 else name[:17] + "…" for name in names], fontsize=8)
+        shown = [visible_line(name) for name in names]
+        axis.set_ticks(range(len(names)), [name if len(name) <= 18 else name[:17] + "…" for name in shown], fontsize=8)
     else:
         axis.set_ticks([])
 

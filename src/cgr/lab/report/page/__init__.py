@@ -15,6 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from cgr.files import write_text
 from cgr.lab.compare import tables
 from cgr.lab.compare.result import Compared
 from cgr.lab.decide.columns import Checker
@@ -61,8 +62,7 @@ def write(
         "script": "\n".join(map(_source, SCRIPTS)),
     }
     text = SLOT.sub(lambda slot: slots[slot[1]], _source("page.html"))
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / FILE).write_bytes(text.encode("utf-8", "backslashreplace"))
+    write_text(folder / FILE, text)
     return folder / FILE
 
 

@@ -1,0 +1,199 @@
+"""How often a promise of `cgr calibrate` fails: `python -m benchmarks.guarantee [--run FOLDER ...] [--figure FILE]`.
+
+From populations with known risk, many calibration sets are drawn. Each is calibrated by the fixed sequence, and the promise
+fails if the true risk at the promised value is above epsilon. That must happen in at most delta of the draws. Beside it
+stands the naive choice: the cheapest value without a loss in the calibration set. Populations are synthetic, or the
+questions of recorded runs (`--run`), drawn with replacement.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+import numpy as np
+
+from cgr.lab.calibrate.losses import CalibrationQuestions, MeanLosses
+from cgr.lab.calibrate.walk import Goal, measure, sequence
+from cgr.lab.decide.run import Run
+from cgr.lab.output import Head, Table, style
+from cgr.lab.score.bounds import BETTING, EXACT, Kind
+from cgr.lab.types import Floats
+from cgr.rules import Cgr
+
+DRAWS, QUESTIONS, STEPS = 1000, 500, 20
+EPSILON, DELTA = 0.02, 0.05
+Draw = Callable[[np.random.Generator, int], Floats]
+
+
+@dataclass(frozen=True)
+class Population:
+    """A name, the true risk at each value of the sequence, and how the losses of some questions are drawn: an array
+    (values, questions)."""
+
+    name: str
+    risks: Floats
+    draw: Draw
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Over the draws: the share in which the promise fails, in which there is none, and the mean risk at the promised
+    value; and the share in which the naive choice fails."""
+
+    population: str
+    draws: int
+    questions: int
+    failed: float
+    without: float
+    risk: float
+    naive_failed: float
+
+
+def binary(name: str, risks: Floats) -> Population:
+    """Losses of 0 or 1. A question that loses at one value loses at every value that is riskier."""
+
+    def draw(rng: np.random.Generator, count: int) -> Floats:
+        return (rng.random(count) < risks[:, None]).astype(np.float64)
+
+    return Population(name, risks, draw, EXACT)
+
+
+def seed_means(name: str, risks: Floats, seeds: int = 8, spread: float = 0.25) -> Population:
+    """Means over seeds: a question that can lose does so with the chance `spread` on each of them."""
+
+    def draw(rng: np.random.Generator, count: int) -> Floats:
+        can = rng.random(count) < np.minimum(risks / spread, 1)[:, None]
+        each: Floats = rng.binomial(seeds, spread, count) / seeds
+        return can * each
+
+    return Population(name, risks, draw, BETTING)
+
+
+def recorded(folder: Path, goal: Goal) -> Population:
+    """The questions of a run as a population; each draw takes questions with replacement."""
+    run = Run.open(folder)
+    columns = run.rule_columns()
+    questions = CalibrationQuestions.of(columns, np.ones(len(columns.questions), dtype=np.bool_), goal.risk)
+    rules = sequence(Cgr(interval=run.interval))
+    found = [measure(questions, run.decide(rule), rule, goal).losses for rule in rules]
+    rows = np.stack([one.values for one in found if isinstance(one, MeanLosses)])
+    name = f"{run.info.name}: {len(questions)} recorded questions"
+    return Population(
+        name, rows.mean(axis=1), lambda rng, count: rows[:, rng.integers(rows.shape[1], size=count)], questions.kind
+    )
+
+
+def shapes(epsilon: float = EPSILON, steps: int = STEPS) -> list[Population]:
+    """Synthetic populations, with risks in units of epsilon."""
+    rising = epsilon * np.linspace(0, 3, steps)
+    ties = epsilon * np.repeat([0.2, 0.8, 1.1, 2.0], steps // 4)
+    wave = epsilon * np.array([0.4, 1.3, 0.2, 0.3, *np.linspace(0.5, 2, steps - 4)])
+    return [
+        binary("0 or 1, rising", rising),
+        binary("0 or 1, just above epsilon", np.full(steps, 1.0001 * epsilon)),
+        binary("0 or 1, heavy ties", ties),
+        binary("0 or 1, not monotone", wave),
+        seed_means("means of 8 seeds, rising", rising),
+        seed_means("means of 8 seeds, just above epsilon", np.full(steps, 1.0001 * epsilon)),
+        seed_means("means of 8 seeds, heavy ties", ties),
+    ]
+
+
+def chosen(losses: Floats, kind: Kind, epsilon: float, delta: float) -> int:
+    """The last value that passes in the fixed sequence; -1 if none does."""
+    for place, row in enumerate(losses):
+        if MeanLosses(row, kind).p_value(epsilon, delta) > delta:
+            return place - 1
+    return len(losses) - 1
+
+
+def naive(losses: Floats) -> int:
+    """The cheapest value without a loss; -1 if there is none."""
+    clean = np.flatnonzero(losses.sum(axis=1) == 0)
+    return int(clean[-1]) if len(clean) else -1
+
+
+def simulate(
+    population: Population, draws: int = DRAWS, questions: int = QUESTIONS, epsilon: float = EPSILON, delta: float = DELTA
+) -> Outcome:
+    """Calibrate on many draws, and compare with the true risks."""
+    rng = np.random.default_rng(7)
+    promised, careless = [], []
+    for _ in range(draws):
+        losses = population.draw(rng, questions)
+        promised.append(chosen(losses, population.kind, epsilon, delta))
+        careless.append(naive(losses))
+    risks = np.append(population.risks, 0.0)  # nothing is promised: nothing is lost
+    return Outcome(
+        population.name,
+        draws,
+        questions,
+        float((risks[promised] > epsilon).mean()),
+        float((np.array(promised) < 0).mean()),
+        float(risks[promised].mean()),
+        float((risks[careless] > epsilon).mean()),
+    )
+
+
+def allowance(draws: int, delta: float = DELTA) -> float:
+    """The largest share of failures that is within binomial error (three standard deviations) of delta."""
+    return delta + 3 * float(np.sqrt(delta * (1 - delta) / draws))
+
+
+def table(outcomes: list[Outcome]) -> Table:
+    """The outcomes as a table."""
+    heads = (
+        Head("population", "Population"),
+        Head("questions", "Questions", ",d"),
+        Head("failed", "Promise fails", ".1f", 100, "%"),
+        Head("without", "No promise", ".1f", 100, "%"),
+        Head("risk", "Mean true risk", ".2f", 100, "%"),
+        Head("naive_failed", "Naive choice fails", ".1f", 100, "%"),
+    )
+    return Table.of_records("guarantee", "Promises that fail", heads, outcomes)
+
+
+def draw_figure(outcomes: list[Outcome], delta: float, path: Path) -> None:
+    """The shares of failures, with the one that is allowed."""
+    with style.styled():
+        figure, axes = style.paper(size=(7.6, 1.2 + 0.42 * len(outcomes)))
+        places = np.arange(len(outcomes))[::-1]
+        axes.barh(places + 0.19, [one.failed for one in outcomes], 0.36, color=style.GREEN, label="cgr calibrate")
+        axes.barh(places - 0.19, [one.naive_failed for one in outcomes], 0.36, color=style.RED, label="no loss seen")
+        axes.axvline(delta, color=style.INK, linewidth=1, linestyle="--")
+        axes.set_yticks(places, [one.population for one in outcomes])
+        axes.xaxis.set_major_formatter(style.percent)
+        axes.grid(visible=False, axis="y")
+        axes.legend(loc="lower right")
+        style.whole_title(figure, f"Share of {outcomes[0].draws:,} calibrations that fail; dashed: {delta:.0%} are allowed")
+        figure.savefig(path, metadata={"Software": None})
+
+
+def main() -> None:
+    """Print the table, and write it as JSON and as a figure on request."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--draws", type=int, default=DRAWS)
+    parser.add_argument("--questions", type=int, default=QUESTIONS)
+    parser.add_argument("--run", type=Path, action="append", default=[], help="a recorded run as a population")
+    parser.add_argument("--figure", type=Path, help="a PNG file to write")
+    parser.add_argument("--json", type=Path, help="a JSON file to write")
+    given = parser.parse_args()
+    goal = Goal(EPSILON, DELTA)
+    populations = [*shapes(), *(recorded(folder, goal) for folder in given.run)]
+    outcomes = [simulate(one, given.draws, given.questions) for one in populations]
+    click.echo("\n".join(table(outcomes).lines()))
+    click.echo(f"Allowed: {allowance(given.draws):.1%} ({DELTA:.0%} and three standard deviations).")
+    if given.json:
+        given.json.write_text(json.dumps([asdict(one) for one in outcomes], indent=1) + "\n", encoding="utf-8")
+    if given.figure:
+        draw_figure(outcomes, DELTA, given.figure)
+
+
+if __name__ == "__main__":
+    main()
