@@ -19,8 +19,7 @@ INSERT_TRACE = (
 )
 QUESTIONS = "SELECT id, text, gold, format FROM questions ORDER BY number"
 KEYS = "SELECT q.id, t.seed FROM traces t JOIN questions q ON q.number = t.question ORDER BY t.question, t.seed"
-KEYS_SECONDS = "SELECT t.seconds FROM traces t JOIN questions q ON q.number = t.question WHERE q.id = ? AND t.seed = ?"
-IN_SET = (
+KEYS_IN_SET = (
     "SELECT q.id, t.seed FROM probings p JOIN probe_sets s ON s.id = p.probe_set JOIN traces t ON t.id = p.trace "
     "JOIN questions q ON q.number = t.question WHERE s.name = ?"
 )
