@@ -35,7 +35,7 @@ class NotCalibrated(UsageError):
 @dataclass(frozen=True, slots=True)
 class SequenceStep(Record):
     """One value of the main parameter: the loss that was seen, its upper bound, the p-value of "the risk is above epsilon"
-    (None for `crc`), whether it passed, and the share of thinking that is saved, net of probes."""
+    (None: not tested, or `crc`), whether it passed, and the share of thinking that is saved, net of probes."""
 
     parameter: float
     loss: float

@@ -61,10 +61,11 @@ def calibrate(run: Run, rule: Rule, goal: Goal = Goal(), *, learn_on: float = LE
     measured = [measure(questions, run.decide(one), one, goal) for one in sequence(rule)]
     passed = walk([one.passes(goal) for one in measured])
     steps = tuple(one.step(goal, ok) for one, ok in zip(measured, passed, strict=True))
-    last = sum(passed) - 1
-    found = measured[max(last, 0)]
-    useful = next((place for place, step in enumerate(steps) if step.saved_share > 0), 0)
-    possible = max(step.bound for step in steps[: useful + 1])
+    last = max((place for place, ok in enumerate(passed) if ok), default=-1)
+    tested = [place for place, one in enumerate(measured) if one.is_tested(goal)] or [len(measured) - 1]
+    useful = next((place for place in tested if measured[place].saved_share > 0), tested[0])
+    found = measured[last if last >= 0 else useful]
+    possible = max(steps[place].bound for place in tested if place <= useful)
     return _record(
         run,
         rule,

@@ -19,7 +19,8 @@ from cgr.lab.score.accuracy import by_question, sure_at_end
 from cgr.lab.types import Bools, Floats, Ints
 
 NEEDS_GOLDS = ("lost", "wrong", "grade")
-ABSTAINS = ("wrong", "grade")
+ABSTAINS = ("wrong",)
+NOT_MONOTONE = ("wrong", "grade")  # losses that do not only fall with caution
 _HALVINGS = 40
 
 

@@ -83,6 +83,7 @@ def _figure(found: Calibration) -> Any:
     places = range(len(found.sequence))
     values = [f"{step.parameter:g}" for step in found.sequence]
     passed = [step.passed for step in found.sequence]
+    chosen = [place for place in places if found.sequence[place].parameter == found.parameter]
     for axes, heights, colour in (
         (risk, [step.bound for step in found.sequence], style.RED),
         (saved, [step.saved_share for step in found.sequence], style.GREEN),
@@ -91,8 +92,8 @@ def _figure(found: Calibration) -> Any:
         for place, height, ok in zip(places, heights, passed, strict=True):
             axes.plot(place, height, "o", color=colour, markerfacecolor=colour if ok else "white", markersize=5)
         axes.yaxis.set_major_formatter(style.percent)
-        if found.parameter is not None:
-            axes.axvline(sum(passed) - 1, color=style.INK, linewidth=1, linestyle="--")
+        for place in chosen:
+            axes.axvline(place, color=style.INK, linewidth=1, linestyle="--")
     risk.plot(places, [step.loss for step in found.sequence], color=style.BASELINE, linewidth=1, linestyle=":")
     risk.axhline(found.epsilon, color=style.INK, linewidth=0.8)
     style.beside_axis(risk, 0, found.epsilon, f"allowed: {percent(found.epsilon)}", (4, 3), fontsize=8.5)

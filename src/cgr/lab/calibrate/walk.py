@@ -9,10 +9,11 @@ from typing import Any
 
 from cgr.calibration import METHODS, RISKS, SequenceStep
 from cgr.errors import UnknownName, UsageError
-from cgr.lab.calibrate.losses import ABSTAINS, CalibrationQuestions, Losses
+from cgr.lab.calibrate.losses import ABSTAINS, NOT_MONOTONE, CalibrationQuestions, Losses
 from cgr.lab.decide.arrays import Decisions
 from cgr.lab.decide.columns import Columns
 from cgr.lab.score import bootstrap
+from cgr.lab.score.bounds import questions_for_risk
 from cgr.rules import Rule
 from cgr.rules.base import CERTAINTY
 
@@ -49,7 +50,7 @@ class Goal:
             )
         if not 0 <= self.penalty < float("inf"):
             raise UsageError(f"A penalty of {self.penalty:g} is not valid.", "A wrong answer costs 0 or more.")
-        if self.method == "crc" and self.risk in ABSTAINS:
+        if self.method == "crc" and self.risk in NOT_MONOTONE:
             raise UsageError(
                 f"Conformal risk control cannot bound the risk {self.risk!r}.",
                 "It needs a loss that only falls with caution: use --method ltt.",
@@ -72,9 +73,16 @@ class Measured:
         net, natural = _net(questions.columns, self.decided), questions.columns.natural
         return bootstrap.of_ratio(questions.sums(net), questions.sums(natural))
 
+    def is_tested(self, goal: Goal) -> bool:
+        """Whether enough answers are given here that a test can pass. Where answers are withheld, the most cautious values
+        give too few. This does not depend on which answers are wrong."""
+        answers = self.answered_share * self.size
+        return goal.risk not in ABSTAINS or answers >= questions_for_risk(goal.epsilon, 0, goal.delta)
+
     def p_value(self, goal: Goal) -> float | None:
-        """The p-value; None for conformal risk control."""
-        return self.losses.p_value(goal.epsilon, goal.delta) if goal.method == "ltt" else None
+        """The p-value; None for conformal risk control, and where nothing is tested."""
+        tested = goal.method == "ltt" and self.is_tested(goal)
+        return self.losses.p_value(goal.epsilon, goal.delta) if tested else None
 
     def bound(self, goal: Goal) -> float:
         """The upper bound of the risk; for conformal risk control, of its mean over calibration sets."""
@@ -82,8 +90,10 @@ class Measured:
             return self.losses.upper(goal.delta)
         return (self.size * self.losses.mean + 1) / (self.size + 1)
 
-    def passes(self, goal: Goal) -> bool:
-        """Whether this value alone meets the goal."""
+    def passes(self, goal: Goal) -> bool | None:
+        """Whether this value alone meets the goal; None if it is not tested."""
+        if not self.is_tested(goal):
+            return None
         p_value = self.p_value(goal)
         return self.bound(goal) <= goal.epsilon if p_value is None else p_value <= goal.delta
 
@@ -115,9 +125,9 @@ def is_certainty(rule: Rule) -> bool:
     return any(one.name == rule.main == "threshold" and one.metadata.get("limits") == CERTAINTY for one in fields(rule))
 
 
-def walk(passing: Sequence[bool]) -> list[bool]:
-    """Which values pass in a fixed sequence: all before the first that fails."""
-    return [all(passing[: place + 1]) for place in range(len(passing))]
+def walk(passing: Sequence[bool | None]) -> list[bool]:
+    """Which values pass in a fixed sequence: all before the first that fails. None: not tested."""
+    return [one is True and False not in passing[:place] for place, one in enumerate(passing)]
 
 
 def measure(questions: CalibrationQuestions, decided: Decisions, rule: Rule, goal: Goal) -> Measured:
