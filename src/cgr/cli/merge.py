@@ -24,6 +24,7 @@ def command(runs: tuple[Path, ...], out: Path, as_json: bool) -> None:
     if as_json:
         say_json(made.to_json())
         return
-    again = f" {made.repeated} of them were in more than one run." if made.repeated else ""
+    were = "was" if made.repeated == 1 else "were"
+    again = f" {made.repeated:,} of them {were} in more than one run." if made.repeated else ""
     joined = "1 run is" if made.runs == 1 else f"{made.runs} runs are"
     say(f"{joined} in {out}: {made.traces:,} traces of {made.questions:,} questions.{again}")

@@ -31,9 +31,8 @@ RULE = Cgr(interval=INTERVAL)
 
 
 def test_the_sequence_is_fixed_and_begins_with_the_most_cautious_value() -> None:
-    values = [one.threshold for one in sequence(RULE)]
-    assert values == sorted(THRESHOLDS, reverse=True)
-    assert [one.agree for one in sequence(Dynasor())] == sorted(Dynasor.grid, reverse=True)
+    assert sequence(RULE) == [replace(RULE, threshold=value) for value in sorted(THRESHOLDS, reverse=True)]
+    assert sequence(Dynasor()) == [Dynasor(agree=int(value)) for value in sorted(Dynasor.grid, reverse=True)]
 
 
 def test_the_walk_ends_at_the_first_value_that_fails() -> None:
