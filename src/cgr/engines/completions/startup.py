@@ -136,8 +136,6 @@ async def _template_end(client: CompletionClient) -> str:
 
 def _chunk(dialect: Dialect, given: int | None, notes: list[str]) -> int | None:
     """Tokens of a request in chunked mode; None to think in one stream."""
-    if given is not None and given < 1:
-        raise UsageError("A chunk has at least one token.", "Use --chunk 32, or leave it out.")
     if given:
         return given
     if not dialect.stream:
