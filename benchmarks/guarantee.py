@@ -93,7 +93,8 @@ def recorded(folder: Path, goal: Goal) -> Population:
     rules = sequence(Cgr(interval=run.interval))
     found = [measure(questions, run.decide(rule), rule, goal).losses for rule in rules]
     rows = np.stack([one.values for one in found if isinstance(one, MeanLosses)])
-    name = f"{run.info.name}: {len(questions)} recorded questions"
+    seeds = len(columns.seeds)
+    name = f"recorded: {len(questions):,} questions × {seeds} {'seed' if seeds == 1 else 'seeds'}"
     return Population(
         name, rows.mean(axis=1), lambda rng, count: rows[:, rng.integers(rows.shape[1], size=count)], questions.kind
     )
@@ -192,7 +193,7 @@ def draw_figure(outcomes: list[Outcome], delta: float, path: Path) -> None:
             axes.grid(visible=False, axis="y")
             axes.set_title(f"{size} questions", fontsize=10)
         panels[0].set_yticks(places, names)
-        panels[-1].legend(loc="lower right")
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(ways))
         style.whole_title(figure, f"Calibrations that fail, of {outcomes[0].draws:,} each; dashed: {delta:.0%} are allowed")
         figure.savefig(path, metadata={"Software": None})
 

@@ -114,9 +114,8 @@ def test_the_command(tmp_path: Path) -> None:
     a, b = stored(tmp_path / "a", traces(3)[:2]), stored(tmp_path / "b", traces(3)[1:])
     out = tmp_path / "both"
     done = command("merge", str(a), str(b), "--out", str(out))
-    assert done.stdout == f"2 runs are in {out}: 3 traces of 3 questions. 1 of them were in more than one run.\n", (
-        done.stderr
-    )
+    said = f"2 runs are in {out}: 3 traces of 3 questions. 1 of them was in more than one run.\n"
+    assert done.stdout == said, done.stderr
     for arguments, words in (
         ((str(a), "--out", str(out)), "There is already a run in"),
         ((str(a), "--out", str(a)), "is one of the runs to join"),

@@ -31,7 +31,7 @@ def outcome(found: Calibration) -> list[str]:
     bound = f"the bound is {percent(found.bound or 0.0)} ({found.kind})"
     if found.method == "crc":
         bound = f"the bound of the mean is {percent(found.bound or 0.0)}; it has no confidence"
-    chosen = f"{found.rule} with {found.main} {found.parameter:g}: {losses}; {bound}."
+    chosen = f"Rule {found.rule} with {found.main} {found.parameter:g}: {losses}; {bound}."
     nothing = ["Nothing is saved at this value: a promise without a use."] if (found.saved_share or 0) <= 0 else []
     return [sentence(found), chosen, *nothing]
 
