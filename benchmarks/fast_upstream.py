@@ -1,9 +1,9 @@
 """A completions server like vLLM that costs almost nothing: `python -m benchmarks.fast_upstream`, a process of its own.
 
-Its tokens are characters, beside three special ones. It thinks the same letter `--thinking` times, then ends its thinking and
-writes `--answer` letters. A probe gets "42" with probability one half, so no rule stops. `--rate`: tokens a second of each
-stream; 0: as fast as the reader reads. All frames are made before the first request, and one timer serves all streams, as the
-steps of a real engine do. `GET /usage` has the number of completions that are running.
+Its tokens are characters, beside three special ones. It thinks the same letter `--thinking` times, then ends its thinking
+and writes `--answer` letters. A probe gets "42" with probability one half, so no rule stops. `--rate`: tokens a second of
+each stream; 0: as fast as the reader reads. Frames are made once, and one timer serves all streams, as the steps of a real
+engine do. `GET /usage` has the number of completions that are running.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class Connection(asyncio.Protocol):
         if len(rest) < length:
             return
         self.buffer = rest[length:]
-        method, path, _ = head.split(b"\r\n", 1)[0].decode().split(" ")
+        path = head.split(b" ", 2)[1].decode()
         self.handle(path, json.loads(rest[:length]) if length else {})
 
     def handle(self, path: str, body: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Many streams at once from one HTTP server, and when their tokens came. It looks at bytes only, so that it costs little."""
+"""Many streams at once from one HTTP server, and when their tokens came. It looks at bytes only, and so costs little."""
 
 from __future__ import annotations
 
@@ -73,17 +73,18 @@ class _Reader(asyncio.Protocol):
             self.done.set_exception(ConnectionError(f"a stream ended early: {self._tail!r}"))
 
 
-async def _stream(address: str, path: str, body: dict[str, Any], delay: float) -> Streamed:
+async def stream(address: str, path: str, body: dict[str, Any], delay: float = 0.0) -> Streamed:
+    """One stream, begun after so many seconds."""
     await asyncio.sleep(delay)
     where, data = urlsplit(address), json.dumps(body).encode()
     head = f"POST {path} HTTP/1.1\r\nhost: {where.netloc}\r\ncontent-type: application/json\r\n"
     request = f"{head}content-length: {len(data)}\r\n\r\n".encode() + data
     loop = asyncio.get_running_loop()
-    _, reader = await loop.create_connection(lambda: _Reader(request), where.hostname, where.port)
+    _, reader = await loop.create_connection(lambda: _Reader(request), where.hostname or "", where.port or 80)
     return await reader.done
 
 
 async def load(address: str, path: str, body: dict[str, Any], streams: int) -> Load:
     """This many streams of the same request at once."""
     delays = (number * STAGGER / streams for number in range(streams))
-    return Load(tuple(await asyncio.gather(*(_stream(address, path, body, delay) for delay in delays))))
+    return Load(tuple(await asyncio.gather(*(stream(address, path, body, delay) for delay in delays))))
