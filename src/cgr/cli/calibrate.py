@@ -12,6 +12,7 @@ from cgr.calibration import FILE, METHODS, RISKS, Calibration
 from cgr.cli.main import say, say_json
 from cgr.cli.shared.arguments import JSON_OPTION, PATH, PROBES, ProbesCommand, check_installed
 from cgr.errors import UsageError
+from cgr.lab.store.schema import folder_of
 from cgr.rules import files as rule_files
 from cgr.rules import make_rule, read_parameters
 
@@ -50,7 +51,7 @@ def command(run: Path, other: Path | None, out: Path | None, as_json: bool, **op
     check_installed("numpy", "matplotlib")
     if other is not None:
         return _check(run, other, options["probe_set"], as_json)
-    path = out or run / FILE
+    path = out or folder_of(run) / FILE
     if path.suffix != rule_files.SUFFIX:
         raise UsageError(f"{str(path)!r} does not end in .json.", "The name of a calibration file ends in .json.")
     found = _calibrated(run, **options)

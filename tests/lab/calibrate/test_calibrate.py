@@ -106,6 +106,23 @@ def test_where_sure_probes_are_wrong_more_questions_do_not_help() -> None:
     assert "has a loss of 25%" in outcome(found)[1]
 
 
+def test_where_one_sure_probe_in_three_is_wrong_nothing_is_promised_below_the_surest() -> None:
+    """Little head room, and certainty that means nothing up to .998: the command comes to that by itself."""
+    late = [
+        replace(one, probes=(replace(one.probes[0], answer="3", certainty=0.998), *one.probes[1:]))
+        if number % 3 == 0
+        else replace(one, probes=tuple(replace(each, certainty=0.5, answer="4") for each in one.probes))
+        if number % 3 == 1
+        else one
+        for number, one in enumerate(traces(600, sure=0.9992))
+    ]
+    found = calibrate(run_of(late), RULE, Goal(0.01))
+    assert found.parameter == 0.999
+    assert found.false_sure["share"] == pytest.approx(0.5)
+    assert "Certainty is not to be trusted here" in (found.verdict or "")
+    assert [step.passed for step in found.sequence if step.parameter <= 0.998] == [False] * 17
+
+
 def test_needed_questions_follow_the_rate_seen() -> None:
     losses = np.zeros(100)
     losses[0] = 1
