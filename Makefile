@@ -11,7 +11,7 @@ TRAIN_OUT ?= runs/train
 STEPS ?= 4400
 DECAY_FROM ?= 3000
 
-.PHONY: help setup browser demo test check train export model-card test-transformers test-engines test-clients bench bench-engines house clean
+.PHONY: help setup browser demo test check train export model-card test-transformers test-engines test-clients bench bench-engines house torture clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 20
@@ -108,6 +108,9 @@ house: setup  ## size of the code, and the modules that each command uses
 
 model-card: setup  ## measure the embedded model on unseen problems and write docs/model-card.md
 	$(BIN)/python -m training.card
+
+torture: setup  ## 10,000 generated requests to the server: none may be an error of its own
+	CGR_CASES=1250 $(BIN)/python -m pytest tests/server/test_bad_input.py -k generated
 
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) $(VLLM) $(CLIENTS) $(LITELLM) tests/clients/node/node_modules .mypy_cache .ruff_cache .pytest_cache build dist

@@ -18,7 +18,7 @@ RULES = PROBING | {"probing", "rules"}
 REASON = RULES
 ENGINES = BOTTOM | {"engines", "engines/text"}
 DRIVE = REASON | {"reason", "engines", "drive"}
-CORE = DRIVE | {"settings", "sync", "solve", "model", "interrupt"}
+CORE = DRIVE | {"calibration", "settings", "sync", "solve", "model", "interrupt"}
 # The lab, in the order of its pipeline: each folder may import the core and the folders named here.
 LAB = {
     "lab": set(),
@@ -31,12 +31,13 @@ LAB = {
     "lab/decide": {"lab/grading", "lab/store"},
     "lab/score": {"lab/grading", "lab/store", "lab/decide"},
     "lab/fit": {"lab/store", "lab/decide", "lab/score"},
+    "lab/calibrate": {"lab/store", "lab/exchange", "lab/decide", "lab/score", "lab/fit"},
     "lab/compare": {"lab/store", "lab/exchange", "lab/decide", "lab/score", "lab/fit"},
     "lab/ablate": {"lab/store", "lab/decide", "lab/score", "lab/fit", "lab/compare"},
     "lab/report": {"lab/store", "lab/exchange", "lab/decide", "lab/score", "lab/fit", "lab/compare"},
 }
 LAB["lab/recipes"] = set(LAB)
-OUTPUT_USERS = ("lab/compare", "lab/ablate", "lab/report")
+OUTPUT_USERS = ("lab/calibrate", "lab/compare", "lab/ablate", "lab/report")
 ALLOWED = {
     "records": {"errors"},
     "errors": set(),
@@ -53,7 +54,8 @@ ALLOWED = {
     "engines/launch": ENGINES | {"engines/completions", "engines/llama"},
     "engines/hf": ENGINES | {"engines/llama"},
     "drive": DRIVE,
-    "settings": DRIVE,
+    "calibration": DRIVE | {"files"},
+    "settings": DRIVE | {"calibration"},
     "sync": {"errors"},
     "solve": CORE,
     "model": set(),
@@ -62,7 +64,7 @@ ALLOWED = {
         for name, below in LAB.items()
     },
     "doctor": CORE | {"cgr"},
-    "server": CORE | {"cgr", "lab/store", "engines/text", "engines/completions"},
+    "server": CORE | {"cgr", "lab/store", "lab/calibrate", "engines/text", "engines/completions"},
     "integrations": {"errors", "server"},
     "cli": CORE | {"cgr", "doctor", "server", "engines/text", "engines/completions", *LAB},
     "cgr": CORE,

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, TypedDict, overload
 
+from cgr import calibration as promises
+from cgr.calibration import Calibration
 from cgr.certainty import DEFAULT as AGGREGATE
 from cgr.certainty import NAMES as AGGREGATES
 from cgr.certainty import OPTIONS
@@ -44,12 +47,14 @@ class SolveOptions(TypedDict, total=False):
     full: bool
     instruction: str
     parameters: Mapping[str, Any]
+    calibration: Calibration | str | Path | None
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What a user may choose. None: the paper's value if it fits the model and the rule, else one that does.
-    `parameters`: of the rule, by name, beside threshold and interval."""
+    `parameters`: of the rule, by name, beside threshold and interval. `calibration`: a promise, or its file; it fixes the
+    rule and how it is used, and what was set otherwise is refused."""
 
     rule: str = option("cgr", "The stopping rule: a name (see `cgr rules`) or a file written by `cgr fit`.")
     threshold: float | None = option(None, "Certainty from which to stop.  [default: 0.99, or the rule's own]")
@@ -72,11 +77,16 @@ class Settings:
     full: bool = option(False, "Decode every answer to its end, even if its first tokens are not certain.")
     instruction: str = option(INSTRUCTION, f"Text after each question.  [default: '{INSTRUCTION}']")
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    calibration: Calibration | str | Path | None = option(
+        None, "A file of `cgr calibrate`: its rule and threshold, for its model, prompt and interval.", "FILE"
+    )
 
     def __post_init__(self) -> None:
         check_types(self)
         if not isinstance(self.parameters, Mapping):
             raise UsageError(f"parameters must be a mapping, not {self.parameters!r:.60}.", "Use {'name': value}.")
+        if self.calibration is not None:
+            self._calibrate()
         if self.threshold is not None:
             check_threshold(self.threshold)
         for what, value in (("interval", self.interval), ("budget", self.budget)):
@@ -99,8 +109,34 @@ class Settings:
                 raise UnknownName.among("option", name, names)
         return cls(**options)
 
+    def _calibrate(self) -> None:
+        """Take what the calibration fixes."""
+        promise = self.promise
+        object.__setattr__(self, "calibration", promise)
+        usual: dict[str, Any] = {one.name: {} if one.name == "parameters" else one.default for one in fields(self)}
+        given = {name: getattr(self, name) for name in usual if getattr(self, name) != usual[name]}
+        for name, value in promise.settings(given).items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def promise(self) -> Calibration:
+        """The calibration, read from its file if needed; an error if there is none."""
+        given = self.calibration
+        if isinstance(given, Calibration):
+            return given
+        if not isinstance(given, str | Path):
+            raise UsageError(f"calibration must be a file, not {given!r:.60}.", "Make one with `cgr calibrate`.")
+        return promises.read(given)
+
+    def check_prober(self, info: ModelInfo | None) -> None:
+        """Raise an error if there is a calibration and it was made with probes of another model."""
+        if self.calibration is not None:
+            self.promise.check_prober(info)
+
     def resolve(self, info: ModelInfo) -> Resolved:
         """These settings on this model, with a value for everything that was None."""
+        if self.calibration is not None:
+            self.promise.check_model(info)
         budget = self.budget or info.budget or min(BUDGET, max(info.context - PROMPT_ROOM, 1))
         interval = self.interval or info.interval or default_interval(budget)
         limit = self.max_answer_tokens or info.max_answer_tokens or MAX_TOKENS
@@ -112,7 +148,7 @@ class Settings:
         rule = self._rule(interval).within(budget)
         threshold = getattr(rule, "threshold", THRESHOLD) if self.threshold is None else self.threshold
         settings = replace(self, budget=budget, interval=interval, max_answer_tokens=limit, threshold=float(threshold))
-        settings = replace(settings, aggregate=self.aggregate or AGGREGATE)
+        settings = replace(settings, aggregate=AGGREGATE if self.aggregate is None else self.aggregate)
         return Resolved(settings, rule, budget, interval, float(threshold))
 
     def abstention(self) -> Abstention:
@@ -128,7 +164,9 @@ class Settings:
                 "The question lists no options, so there is no certainty over them.",
                 "Write each on its own line, as in 'A) ...', or use another --aggregate.",
             )
-        return ProbeSpec(self.prefix, limit, self.aggregate or AGGREGATE, self.close_think, options=options)
+        return ProbeSpec(
+            self.prefix, limit, AGGREGATE if self.aggregate is None else self.aggregate, self.close_think, options=options
+        )
 
     def sampling(self) -> Sampling:
         return Sampling(self.temperature, self.top_p, self.seed)

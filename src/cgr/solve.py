@@ -118,21 +118,15 @@ class Model:
         settings.prompt(question)  # a wrong question is refused before a model is loaded
         await self._connect()
         resolved = settings.resolve(self.engine.info)
+        settings.check_prober(self.engine.prober.info if self.engine.prober else None)
         settings, prompt = resolved.settings, resolved.settings.prompt(question)
         spec, overlap = settings.spec(messages_of(question)[-1].content), self._overlap(settings)
         room = resolved.budget + await answer_room(self.engine, spec, resolved.rule.probe_style.over(spec))
         seed = keyed_seed(settings.seed, "\n".join(message.content for message in messages_of(prompt)))
         sampling = replace(resolved.sampling(), seed=seed, limit=resolved.budget)
         session = await self.engine.open(prompt, sampling, room=room, overlap=overlap, wait=wait)
-        driver = Driver(
-            self.engine,
-            session,
-            spec,
-            overlap=overlap,
-            full=settings.full,
-            on_event=stream.put if stream else None,
-            ready=stream.room if stream else None,
-        )
+        on_event, ready = (stream.put, stream.room) if stream else (None, None)
+        driver = Driver(self.engine, session, spec, overlap=overlap, full=settings.full, on_event=on_event, ready=ready)
         outcome = await driver.run(resolved.rule, resolved.budget, settings.abstention())
         return self._solution(question, resolved, outcome)
 

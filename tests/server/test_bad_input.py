@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import httpx
@@ -19,6 +20,7 @@ from cgr.server.protocol import ChatBody, CompletionBody, MessagesBody, Response
 from tests.server.support import LONG, Served, chat_body
 from tests.support import QUESTION
 
+CASES = int(os.environ.get("CGR_CASES", "150"))  # `make torture` tries more
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance]
 USER = {"role": "user", "content": QUESTION}
 BODY_OF: dict[str, tuple[type[BaseModel], dict[str, Any]]] = {  # with the fields that are needed
@@ -170,7 +172,7 @@ def test_hundreds_of_generated_requests(own: Served, path: str, unknown: bool) -
     (operation,) = [found.ok() for found in schema.include(path=path).get_all_operations() if isinstance(found, Ok)]
 
     @given(case=operation.as_strategy())
-    @settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=CASES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
     def generated(case: Any) -> None:
         if isinstance(case.body, dict):
             case.body["max_tokens"] = 4  # or each case would think as long as it can

@@ -172,6 +172,34 @@ def test_what_was_not_recorded_is_not_guessed(tab: Browser, own: Served) -> None
     assert tab.run('document.querySelector("#curve svg .stop")') is None
 
 
+def test_two_runs_that_differ_are_not_mixed(tab: Browser, own: Served) -> None:
+    """A server may think something else on the same seed; its probes then say nothing about the first run."""
+    tab.visit(own.address + "/")
+    said = tab.run("""(() => {
+      const [first, second] = ["abcd", "abxy"].map((text, number) => {
+        const reply = new Reply();
+        reply.feed({ choices: [{ delta: { reasoning: text } }] });
+        const probe = { at: 4, answer: "5", certainty: number ? 0.9 : 0.3, closed: true, bound: false };
+        reply.feed({ choices: [{ delta: { content: "5" } }], cgr: { object: "cgr.probe", ...probe } });
+        reply.feed({ cgr: { object: "cgr.result", rule: "cgr", stop_cause: "end_of_thinking", probes: [probe] } });
+        reply.state = "done";
+        return reply;
+      });
+      return whatIf(0.8, first, second);
+    })()""")
+    assert said == "At 0.8 it is never certain enough: the thinking goes on to its end. " + (
+        "The two runs thought differently, so only the first counts."
+    )
+
+
+def test_another_rule_is_not_recomputed(tab: Browser) -> None:
+    with served("--sessions", "2", "--rule", "sure-twice") as server:
+        tab.visit(server.address + "/")
+        ask(tab)
+        assert "This server stops by the rule sure-twice" in text(tab, "#what-if")
+        assert tab.errors() == []
+
+
 def test_the_threshold_of_the_server_is_the_default(tab: Browser, watched: Served) -> None:
     tab.visit(watched.address + "/")
     assert tab.run('byId("threshold").value') == "0.97"
@@ -181,9 +209,7 @@ def test_the_threshold_of_the_server_is_the_default(tab: Browser, watched: Serve
     assert tab.run('document.querySelectorAll("#pane-plain .probe").length') == 0
 
 
-def test_thinking_is_shown_while_it_comes_and_escape_stops_it(
-    tab: Browser, gateway: Served, fake: FakeUpstream
-) -> None:
+def test_thinking_is_shown_while_it_comes_and_escape_stops_it(tab: Browser, gateway: Served, fake: FakeUpstream) -> None:
     fake.pace, fake.length, fake.sure_at = 0.02, 390, 10_000
     tab.visit(gateway.address + "/")
     before = gateway.metric("cgr_client_disconnects_total")

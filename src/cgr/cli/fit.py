@@ -55,7 +55,8 @@ def command(
     if "interval" in make_rule(name, **parameters).parameters():
         parameters.setdefault("interval", recorded.interval)
     fitted = fitting.fit(make_rule(name, **parameters), recorded, penalty=penalty)
-    about = {"run": columns.info.name, "questions": len(columns.questions), "traces": len(columns)}
+    size = {"questions": len(columns.questions), "traces": len(columns), "share": options["share"]}
+    about = {"run": columns.info.name, **size}
     made = rule_files.RuleFile.of(fitted.rule, **about)
     made.write(path)
     if as_json:

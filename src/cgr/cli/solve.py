@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from cgr.calibration import sentence
 from cgr.cli.main import say, say_json
 from cgr.cli.shared.arguments import JSON_OPTION
 from cgr.cli.shared.options import model_options, open_given, settings_options
@@ -37,7 +38,7 @@ OUTSIDE = (
 @click.option("--set", "given_parameters", multiple=True,
               metavar="NAME=VALUE", help="A parameter of the rule, such as agree=5; may be repeated.")  # fmt: skip
 @settings_options("interval", "budget", "max_answer_tokens", "aggregate", "temperature", "top_p", "seed")
-@settings_options("at_budget", "at_end_of_thinking", "prefix", "close_think", "overlap", "full")
+@settings_options("at_budget", "at_end_of_thinking", "prefix", "close_think", "overlap", "full", "calibration")
 @model_options
 @JSON_OPTION
 def command(
@@ -58,7 +59,7 @@ def command(
         with open_given(given, overlap=settings.overlap, budget=settings.budget) as loaded:
             display.begin(text, settings.resolve(loaded.engine.info), loaded.engine.info, own_problem=gold is not None)
             solution = loaded.solve(text, on_event=display.show, **options)
-            full = None if as_json or gold is None else _full_length(loaded, solution, options)
+            full = None if as_json or gold is None else _full_length(loaded, solution, settings)
     except KeyboardInterrupt:
         display.interrupted()
         return 130
@@ -69,11 +70,12 @@ def command(
     return 0
 
 
-def _full_length(model: Model, solution: Solution, options: dict[str, Any]) -> int:
+def _full_length(model: Model, solution: Solution, settings: Settings) -> int:
     """The tokens of the same thinking if no rule stops it, for a model that needs a moment for this."""
     if solution.stop_cause != "certainty":
         return solution.thinking_tokens
-    unstopped = options | {"rule": "fixed-budget", "parameters": {}, "threshold": None}
+    options = {name: getattr(settings, name) for name in settings.__dataclass_fields__}
+    unstopped = options | {"rule": "fixed-budget", "parameters": {}, "threshold": None, "calibration": None}
     return model.solve(solution.question, **unstopped).thinking_tokens
 
 
@@ -134,6 +136,8 @@ class LiveDisplay:
             f"budget {resolved.budget}\n",
             style="dim",
         )
+        if resolved.settings.calibration is not None:
+            self.console.print(f"{sentence(resolved.settings.promise)}\n", style="dim")
         if in_domain(question, info) is False:
             self.console.print(f"{OUTSIDE}\n", style="yellow")
 

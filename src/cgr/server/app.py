@@ -11,10 +11,8 @@ from typing import Any, TypeVar
 
 import orjson
 from pydantic import BaseModel
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.routing import Route
+from starlette.routing import Route, Router
 
 from cgr.server.chat import ChatStream, WholeChat
 from cgr.server.conversations import ConversationRequest, from_messages, from_responses
@@ -60,12 +58,10 @@ def create_app(gateway: Gateway) -> Callable[[Scope, Receive, Send], Awaitable[N
         )
     ]
     allowed = gateway.config.cors
-    cors = [Middleware(CORSMiddleware, allow_origins=allowed, allow_methods=["*"], allow_headers=["*"])] if allowed else []
     missing = _Endpoint(gateway, "", "other", _no_such_path)
-    app = Starlette(routes=routes, middleware=cors)
-    app.router.redirect_slashes = False
-    app.router.default = missing
-    return app
+    # a router only: Starlette's application would put two more calls before each piece of a stream
+    app = Router(routes, redirect_slashes=False, default=missing)
+    return CORSMiddleware(app, allow_origins=allowed, allow_methods=["*"], allow_headers=["*"]) if allowed else app
 
 
 async def _no_such_path(exchange: Exchange) -> None:

@@ -48,13 +48,14 @@ NOTE = "A probe assumes a short final answer, such as a number."
 
 
 def page(config: ServeConfig) -> bytes:
-    """The page for this server: its threshold, and examples for its model."""
+    """The page for this server: its threshold, its rule, and examples for its model."""
     embedded = config.model.embedded
     threshold = THRESHOLD if config.settings.threshold is None else config.settings.threshold
     slots = {
         "styles": "\n".join(f'<link rel="stylesheet" href="{FILES_AT}{name}">' for name in STYLES),
         "scripts": "\n".join(f'<script src="{FILES_AT}{name}" defer></script>' for name in SCRIPTS),
         "threshold": f"{threshold:g}",
+        "rule": html.escape(config.settings.rule),
         "examples": "\n".join(map(_example, EMBEDDED_EXAMPLES if embedded else EXAMPLES)),
         "note": EMBEDDED_NOTE if embedded else NOTE,
     }

@@ -179,7 +179,7 @@ async def test_a_conversation_of_several_turns() -> None:
         await on_server(served, lambda client: client.prompt(turns, TAGS), chat_template=template)
     text = "[system]Be brief.[user]Hi[assistant]Hello.[user]Why?<think>\n"
     assert served.requests[0].body["content"] == text
-    async with serving(document({"tokens": [5, 6]}), document({"prompt": "<think>"})) as served:
+    async with serving(document({"tokens": [5, 6]}), document({"tokens": [6]})) as served:  # the tag is token 6
         assert await on_server(served, lambda client: client.prompt(turns, TAGS), VLLM) == (5, 6)
     roles = [message["role"] for message in served.requests[0].body["messages"]]
     assert roles == ["system", "user", "assistant", "user"]

@@ -41,7 +41,7 @@ from tests.lab.runs import probe, trace
 BUDGETS, INTERVAL = (40, 60), 10
 INFO = RunInfo("made", "none", "none", max(BUDGETS), INTERVAL)
 LEVELS = (0.0, 0.3, 0.5, 0.9, 0.99, 1.0)
-FIELDS = ("at", "sure", "certainty", "closed", "right", "probe_tokens", "suffix_tokens", "gave_up")
+FIELDS = ("at", "sure", "certainty", "closed", "right", "probe_tokens", "suffix_tokens", "gave_up", "agrees")
 # Values of parameters, beside the main one and the distance between probes.
 PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "conformal": {"floor": st.sampled_from(LEVELS), "weight": st.sampled_from((0.5, 0.95))},

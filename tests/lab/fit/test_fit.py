@@ -240,7 +240,7 @@ def test_fit_writes_a_rule_that_solve_takes(folder: Path, tmp_path: Path) -> Non
     assert made.parameters["rare"] == 2
     assert made.parameters["span"] == BUDGET
     assert "interval" not in made.parameters
-    assert made.fitted == {"run": "run", "questions": 60, "traces": 60}
+    assert made.fitted == {"run": "run", "questions": 60, "traces": 60, "share": 1.0}
     solved = command("solve", "--rule", str(path), "--budget", "64", "--json")
     assert solved.returncode == 0, solved.stderr
     assert json.loads(solved.stdout)["rule"] == "calibrated"

@@ -17,7 +17,7 @@ from cgr.errors import NotRecorded, UsageError
 from cgr.lab.decide.columns import Columns
 from cgr.lab.report import default_folder, load, numbers, tables, write_report
 from cgr.lab.report.result import Report
-from cgr.lab.report.tables import labels
+from cgr.lab.report.tables import labels, lines
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.records import Probe
 from tests.lab.runs import SIX_INFO, plausible, six, trace
@@ -283,6 +283,26 @@ def test_without_golds_only_tokens_are_reported() -> None:
     assert report.grade[0].final is None
     assert report.grade[0].over_budget == ()
     assert [row.total for row in report.savings] == [5300, 4500, 2500, 1500]
+
+
+def test_answers_that_a_stop_changes_need_no_golds() -> None:
+    """At .96, the second seed of a stops at 70 and ends with 71, the first of b stops at 580; and the second of b stops
+    though its final answer did not close."""
+    with_golds, without = scored(six()), scored(no_golds())
+    assert [row.disagreement for row in without.savings] == [row.disagreement for row in with_golds.savings]
+    assert [6 * row.disagreement for row in without.savings] == pytest.approx([3, 2, 1, 1])
+
+
+def test_the_terminal_shows_what_needs_no_golds() -> None:
+    report = scored(no_golds())
+    _, _, heads, first, *_ = lines(report)
+    assert heads.split() == ["θ", "Changed", "Saved", "Share", "Net"]
+    assert first.split()[:3] == ["0.96", "50.0%", "5,300"]
+    said = "\n".join(lines(report))
+    assert "Head room" in said
+    assert "False sureness at 0.99" in said
+    assert "accuracy, Grade, calibration and the fixed budget of the same cost are missing" in said
+    assert "–" not in said.split("Head room")[0]
 
 
 def test_some_thresholds_may_never_fire() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
-import json
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -19,6 +18,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from cgr.engines.completions.json_codec import dumps, loads
 from cgr.engines.completions.policy import RetryPolicy
 from cgr.errors import CgrError, DoesNotFit, EngineError, UsageError
 
@@ -130,7 +130,7 @@ class Server:
     async def _request(
         self, method: str, path: str, body: dict[str, Any] | None = None, purpose: Purpose | None = None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        data = None if body is None else dumps(body)
         begun, outcome = False, "cancelled"
         try:
             response = await self._session().request(
@@ -242,7 +242,7 @@ def _document(response: aiohttp.ClientResponse, content: bytes) -> dict[str, Any
 
 def _parsed(data: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(data)
+        value = loads(data)
     except ValueError as error:
         raise BadReply("it sent something that is not JSON") from error
     if not isinstance(value, dict):

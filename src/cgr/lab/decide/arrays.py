@@ -32,7 +32,8 @@ Levels = Callable[[Sequence[Probe]], list[float]]
 class Decisions:
     """What a rule decided on each trace: where thinking stopped, whether a probe stopped it (`sure`), and the answer.
 
-    Every trace has an answer, except where the rule gave up. Abstaining below a threshold is up to the scores.
+    Every trace has an answer, except where the rule gave up. Abstaining below a threshold is up to the scores. `agrees`:
+    the answer equals the one that the same trace gives at its end; False where the rule gave up.
     """
 
     at: Ints
@@ -43,6 +44,7 @@ class Decisions:
     probe_tokens: Ints
     suffix_tokens: Ints
     gave_up: Bools
+    agrees: Bools
 
     @property
     def fired(self) -> int:
@@ -141,7 +143,8 @@ def decide_arrays(rule: Rule, probes: ProbeArrays) -> Decisions:
         suffix_tokens = decided.suffix_tokens + answered.suffix_tokens
         decided = replace(answered, probe_tokens=probe_tokens, suffix_tokens=suffix_tokens)
     gave_up = give_up < stop
-    return replace(decided, gave_up=gave_up, sure=decided.sure & ~gave_up, right=decided.right & ~gave_up)
+    flags = {name: getattr(decided, name) & ~gave_up for name in ("sure", "right", "agrees")}
+    return replace(decided, gave_up=gave_up, **flags)
 
 
 def first_sure(columns: Columns, threshold: float) -> Decisions:
@@ -156,7 +159,7 @@ def at_end(columns: Columns) -> Decisions:
     """The baseline: every trace is answered at its end, without probes."""
     nothing, never = np.zeros(len(columns), dtype=np.int64), np.zeros(len(columns), dtype=np.bool_)
     final = (columns.final_certainty, columns.final_closed, columns.final_right)
-    return Decisions(columns.natural, never, *final, nothing, nothing, never)
+    return Decisions(columns.natural, never, *final, nothing, nothing, never, ~never)
 
 
 def stopped(columns: Columns, stop: Ints, made: Bools) -> Decisions:
@@ -169,7 +172,7 @@ def stopped(columns: Columns, stop: Ints, made: Bools) -> Decisions:
     paid = (np.arange(width) <= stop[:, None]) & made
     answer = {
         name: np.where(sure, getattr(columns, name)[rows, probe], getattr(end, name))
-        for name in ("at", "certainty", "closed", "right")
+        for name in ("at", "certainty", "closed", "right", "agrees")
     }
     tokens, suffix = (columns.decoded * paid).sum(axis=1), (columns.suffix * paid).sum(axis=1)
     return replace(end, sure=sure, probe_tokens=tokens, suffix_tokens=suffix, **answer)
@@ -179,7 +182,8 @@ def _given_up(end: Decisions, at: Ints) -> Decisions:
     """Every trace answered at its end, except those that were given up at a position (-1: not)."""
     gave_up = at >= 0
     at, sure = np.where(gave_up, at, end.at), np.where(gave_up, 0.0, end.certainty)
-    return replace(end, at=at, certainty=sure, closed=end.closed & ~gave_up, right=end.right & ~gave_up, gave_up=gave_up)
+    flags = {name: getattr(end, name) & ~gave_up for name in ("closed", "right", "agrees")}
+    return replace(end, at=at, certainty=sure, gave_up=gave_up, **flags)
 
 
 def first_true(flags: Bools) -> Ints:

@@ -160,9 +160,13 @@ def _trace_row(trace: RecordedTrace, checker: Checker) -> tuple[float, ...]:
 
 def _probe_row(trace: RecordedTrace, probe: Probe, checker: Checker) -> tuple[float, ...]:
     """The fields of `Columns` from `at` on."""
-    right, final = checker.probe_right(trace, probe), trace.final
-    agrees = probe.closed and final.closed and same_answer(probe.answer, final.answer)
-    return probe.at, probe.certainty, probe.closed, probe.bound, right, probe.decoded, len(probe.suffix_ids), agrees
+    right, suffix = checker.probe_right(trace, probe), len(probe.suffix_ids)
+    return probe.at, probe.certainty, probe.closed, probe.bound, right, probe.decoded, suffix, agrees(trace, probe)
+
+
+def agrees(trace: RecordedTrace, probe: Probe) -> bool:
+    """Whether the answer of a probe closed and equals the final one of its trace."""
+    return probe.closed and trace.final.closed and same_answer(probe.answer, trace.final.answer)
 
 
 def _padded(probes: Sequence[tuple[float, ...]], counts: Sequence[int]) -> Iterator[NDArray[Any]]:

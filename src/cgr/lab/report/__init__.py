@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from cgr import calibration
 from cgr.certainty import OPTIONS
 from cgr.errors import NotRecorded, UsageError
 from cgr.lab import compare as comparing
@@ -30,12 +31,13 @@ MAX_REPLAYS = 3000  # a rule without an array form is compared on at most this m
 
 @dataclass(frozen=True, eq=False)
 class ReportedRun(FigureData):
-    """A run under the name that it has in the report, with its traces, and the comparison of all rules on it or why there
-    is none."""
+    """A run under the name that it has in the report, with its traces, the comparison of all rules on it or why there is
+    none, and the promise in its folder, if there is one."""
 
     traces: tuple[RecordedTrace, ...]
     compared: Compared | None
     why_not_compared: str
+    promise: dict[str, Any] | None = None
 
     @property
     def info(self) -> RunInfo:
@@ -113,7 +115,18 @@ def reported(
     report = replace(report, aggregate=opened.spec().aggregate)
     if rule == "cgr" and report.aggregate == OPTIONS:
         report = raw.with_raw(report, columns, opened.rule_traces())
-    return ReportedRun(columns, report, decide, opened.rule_traces(), compared, why_not)
+    return ReportedRun(columns, report, decide, opened.rule_traces(), compared, why_not, _promise(Path(run)))
+
+
+def _promise(run: Path) -> dict[str, Any] | None:
+    """What `cgr calibrate` promised for this run, with its sentence, or why its file cannot be used."""
+    if not (path := run / calibration.FILE).is_file():
+        return None
+    try:
+        found = calibration.read(path)
+    except UsageError as error:
+        return {"why": error.message}
+    return found.to_dict() | {"sentence": calibration.sentence(found)}
 
 
 def _sets_read(run: Run, rule: str) -> tuple[str, ...]:
@@ -155,7 +168,7 @@ def _write_run(run: ReportedRun, table_folder: Path, figure_folder: Path) -> Non
 
 
 def _write_page(runs: Sequence[ReportedRun], folder: Path, thresholds: Sequence[float], penalties: Sequence[float]) -> Path:
-    data = [(run.info, run.traces, run.report.to_dict()) for run in runs]
+    data = [(run.info, run.traces, run.report.to_dict() | {"promise": run.promise}) for run in runs]
     comparisons = [page.comparison(run.compared, run.why_not_compared) for run in runs]
     return page.write(folder, data, thresholds, penalties, comparisons)
 

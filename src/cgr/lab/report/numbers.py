@@ -1,5 +1,4 @@
-"""Computes every number of a report from the columns of a run, and the notes that explain missing ones. docs/metrics.md
-defines each number."""
+"""Computes every number of a report from the columns of a run, and the notes on missing ones; see docs/metrics.md."""
 
 from __future__ import annotations
 
@@ -29,6 +28,8 @@ from cgr.rules.base import THRESHOLD, check_threshold
 
 Row = TypeVar("Row", result.ThresholdRow, result.SavingsRow, AdaptiveRow)
 THRESHOLDS = (0.96, 0.97, 0.98, 0.99)
+NO_GOLDS = """No question has a known answer: accuracy, Grade, calibration and the fixed budget of the same cost are \
+missing. Savings, changed answers, certainty, head room and false sureness need none."""
 TRADE_OFF = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995, 0.999, 0.9999, 1.0)
 
 
@@ -238,7 +239,7 @@ def _trace_notes(columns: Columns) -> list[str]:
 def _gold_note(columns: Columns) -> list[str]:
     questions, graded = len(columns.questions), int(scores.graded_questions(columns).sum())
     if not graded:
-        return ["No question has a known answer, so accuracy, Grade and calibration are not reported; only tokens are."]
+        return [NO_GOLDS]
     if without := questions - graded:
         have = "has" if without == 1 else "have"
         return [f"{without} of {questions} questions {have} no known answer: their traces count only in tokens."]

@@ -36,6 +36,18 @@ def false_sure(report: Report) -> Table:
     return Table.of_records("false_sure", caption, heads, report.false_sure)
 
 
+def without_golds(report: Report) -> list[str]:
+    """The table of a run without known answers, for a terminal: how many answers a stop changes, and the tokens saved."""
+    heads = (
+        THRESHOLD,
+        Head("disagreement", "Changed", ".1f", 100, "%"),
+        Head("total", "Saved", ",d"),
+        Head("share", "Share", ".1f", 100, "%"),
+        Head("net_share", "Net", ".1f", 100, "%"),
+    )
+    return Table.of_records("", "", heads, report.savings).lines(left=0)
+
+
 def lines(report: Report) -> list[str]:
     """The fixed budget of the same cost, and what head room and false sureness say, for a terminal."""
     sure = next(row for row in report.false_sure if row.threshold == SURE)

@@ -93,6 +93,7 @@ def savings(report: Report) -> Table:
         Head("net_share", "Net share", ".1f", 100, "%"),
         Head("against_budget_total", "Against the budget", ",d"),
         Head("suffix_tokens", "Suffix tokens prefilled", ",d"),
+        Head("disagreement", "Answers changed", ".1f", 100, "%"),
     )
     caption = f"Thinking tokens saved across thresholds, over {_seeds(report)}"
     return Table.of_records("savings", caption, heads, report.savings)
@@ -196,7 +197,7 @@ def lines(report: Report) -> list[str]:
     title = f"{report.run.name}: {report.run.model}, {plural(size.questions, 'question')} × {plural(size.seeds, 'seed')}"
     first: tuple[Cell, ...] = ("baseline", base.correct_mean, base.accuracy, *[""] * 6)
     rows = (first, *(_row(*pair) for pair in zip(report.thresholds, report.savings, strict=True)))
-    table = Table("", "", LINES, rows).lines(left=0)
+    table = Table("", "", LINES, rows).lines(left=0) if size.graded_questions else prospects.without_golds(report)
     table += raw.lines(report)
     return [title, origin(report), *table, *prospects.lines(report), *(f"Note: {note}" for note in report.notes)]
 

@@ -60,7 +60,8 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Savings:
-    """Thinking tokens saved over all traces, against the natural length (capped at the budget) and against the budget."""
+    """Thinking tokens saved over all traces, against the natural length (capped at the budget) and against the budget.
+    `disagreement`: the share of traces whose answer differs from the one at their end; it needs no known answers."""
 
     total: int
     per_seed: float
@@ -73,6 +74,7 @@ class Savings:
     against_budget_total: int
     against_budget_share: float
     ci95_share: Interval | None
+    disagreement: float
 
 
 def by_seed(columns: Columns, values: NDArray[Any]) -> Floats:
@@ -228,4 +230,5 @@ def savings(columns: Columns, decided: Decisions) -> Savings:
         against_budget_total=unspent,
         against_budget_share=unspent / budget if budget else 0.0,
         ci95_share=bootstrap.of_ratio(*questions),
+        disagreement=float((~decided.agrees).mean()),
     )

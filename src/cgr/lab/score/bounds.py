@@ -165,6 +165,28 @@ def risk_upper(losses: Floats, kind: Kind, delta: float = DELTA) -> float:
     return float(1 - betting_lower(1 - losses[None], delta)[0])
 
 
+def risk_lower(losses: Floats, kind: Kind, delta: float = DELTA) -> float:
+    """The lower bound of the risk, with a confidence of 1 - `delta`."""
+    if kind == EXACT:
+        return binomial_lower(float(losses.sum()), len(losses), delta)
+    return float(betting_lower(losses[None], delta)[0])
+
+
+def questions_to_promise(losses: Floats, epsilon: float, kind: Kind, delta: float = DELTA) -> int | None:
+    """The number of questions that would prove a risk of at most `epsilon` if losses went on at the rate seen. None: more
+    than 100,000, or the rate seen is not below `epsilon`."""
+    rate = float(losses.mean())
+    if rate >= epsilon:
+        return None
+
+    def proved(count: int) -> bool:
+        if kind == EXACT:
+            return binomial_p_value(count * rate, count, epsilon) <= delta
+        return risk_p_value(np.resize(losses, count), epsilon, kind, delta) <= delta
+
+    return _smallest(proved, 1 if kind == EXACT and not rate else len(losses))
+
+
 # The difference of two rules on the same questions
 
 

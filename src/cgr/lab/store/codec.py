@@ -33,6 +33,7 @@ UNREADABLE = (
 )
 LONGEST_TEXT = "SELECT coalesce(max(length(text)), 0) FROM traces WHERE length(ids) != 4 * tokens"
 TRACE_ID = "SELECT t.id FROM traces t JOIN questions q ON q.number = t.question WHERE q.id = ? AND t.seed = ?"
+SECONDS = "SELECT t.seconds FROM traces t JOIN questions q ON q.number = t.question WHERE q.id = ? AND t.seed = ?"
 IN_SET = (
     "SELECT t.id, p.id FROM probings p JOIN traces t ON t.id = p.trace WHERE p.probe_set = ? ORDER BY t.question, t.seed"
 )

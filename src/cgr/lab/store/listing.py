@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from cgr.errors import CgrError, UsageError
 from cgr.lab.store import Store
-from cgr.lab.store.schema import FILE, LOCK
+from cgr.lab.store.schema import FILE, is_being_written
 from cgr.records import Record
 
 DEPTH = 3  # folders below the listed one that are searched
@@ -68,7 +65,7 @@ def _described(store: Store, **known: Any) -> ListedRun:
     questions, seeds = len(store.questions()), len({seed for _, seed in made})
     failed = {(one.question_id, one.seed) for one in failures}
     states = {
-        "running": _is_written(store.folder),
+        "running": is_being_written(store.folder),
         "empty": not made,
         "failures": bool(failed),
         "incomplete": len(made) < questions * seeds,
@@ -87,16 +84,3 @@ def _described(store: Store, **known: Any) -> ListedRun:
         page=(store.folder / "report" / "index.html").is_file(),
         **known,
     )
-
-
-def _is_written(folder: Path) -> bool:
-    """Whether another process holds the writer's lock. Reading the lock does not disturb that process."""
-    lock = folder / LOCK
-    if not lock.is_file():
-        return False
-    try:
-        with closing(sqlite3.connect(f"file:{quote(str(lock.resolve()))}?mode=ro", uri=True, timeout=0)) as connection:
-            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError as error:
-        return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
-    return False

@@ -126,6 +126,21 @@ def lock_writer(folder: Path) -> sqlite3.Connection:
         return _prepared(sqlite3.connect(folder / LOCK, timeout=0, isolation_level=None), "BEGIN EXCLUSIVE")
 
 
+def is_being_written(folder: Path) -> bool:
+    """Whether a process holds the writer's lock of this run."""
+    file = folder_of(folder) / LOCK
+    if not file.is_file():
+        return False
+    connection = sqlite3.connect(f"file:{quote(str(file.resolve()))}?mode=ro", uri=True, timeout=0)
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master")
+    except sqlite3.OperationalError as error:
+        return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+    finally:
+        connection.close()
+    return False
+
+
 def connect(file: Path, *, create: bool = False, write: bool = False) -> sqlite3.Connection:
     """A connection in autocommit mode: each statement is a transaction unless one is begun."""
     uri = f"file:{quote(str(file.resolve()))}?mode={'rwc' if create else 'rw'}"

@@ -80,17 +80,28 @@ function draw() {
   const { withCgr, beside, theta } = page;
   if (!withCgr) return;
   const found = evidence(withCgr, beside),
-    usual = !withCgr.result || withCgr.result.rule === "cgr";
+    usual = (withCgr.result?.rule ?? document.documentElement.dataset.rule) === "cgr";
   const decided = usual ? wouldStop(found.probes, theta, found) : { kind: "end" };
   const stop = theta === page.asked && withCgr.stop ? withCgr.stop : decided.kind === "stop" ? decided.probe : null;
   const inPlain =
     beside && found.source === beside && stop ? (beside.probes.find((probe) => probe.at === stop.at) ?? null) : null;
   panes.withCgr.update(withCgr.stop, stopText(withCgr.stop, page.asked, "stopped here"), page.asked, "kept");
   panes.beside.update(inPlain, stopText(inPlain, theta, "cgr stops here; the rest is saved"), theta, "unread");
-  drawCurve(byId("curve").querySelector(".plot"), withCgr, beside, theta, stop);
+  updateCurve(withCgr, beside, theta, stop);
   byId("what-if").textContent = whatIf(theta, withCgr, beside);
   replaceIn("headline", headlineOf(withCgr, beside));
   document.documentElement.dataset.drawn = "yes";
+}
+
+// Text arrives more often than probes: the chart is drawn only if something in it changed.
+function updateCurve(withCgr, beside, theta, stop) {
+  const host = byId("curve").querySelector(".plot"),
+    state = [withCgr, beside].map((reply) => reply && [reply.probes.length, reply.tokens, reply.ended]),
+    key = JSON.stringify([state, theta, stop?.at, widthOf(host)]);
+  if (page.withCgr === page.drawnFor && key === page.curve) return;
+  page.curve = key;
+  page.drawnFor = page.withCgr;
+  drawCurve(host, withCgr, beside, theta, stop);
 }
 
 function stopText(probe, theta, words) {

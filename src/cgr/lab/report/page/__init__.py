@@ -18,7 +18,7 @@ from typing import Any
 from cgr.files import write_text
 from cgr.lab.compare import tables
 from cgr.lab.compare.result import Compared
-from cgr.lab.decide.columns import Checker
+from cgr.lab.decide.columns import Checker, agrees
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.records import Probe
 
@@ -30,10 +30,11 @@ STYLES = ("base.css", "chart.css", "thinking.css", "page.css", "tables.css", "me
 SCRIPTS = (
     *("data.js", "decide.js", "scores.js", "curves.js", "numbers.js", "elements.js", "chart.js", "headline.js", "hero.js"),
     *("figures.js", "figures-trust.js", "figures-tokens.js", "tables.js", "summary.js", "prospects.js", "compare.js"),
+    "promise.js",
     *("trace.js", "questions.js", "controls.js", "main.js"),
 )
 TEXT_LIMIT = 20_000_000
-CLOSED, RIGHT, BOUND = 1, 2, 4
+CLOSED, RIGHT, BOUND, AGREES = 1, 2, 4, 8
 NATURAL, EOS, GRADED = 1, 2, 4
 SLOT = re.compile(r"\{\{ (\w+) \}\}")
 
@@ -163,5 +164,5 @@ class _ProbePacker:
     def _row(self, trace: RecordedTrace, probe: Probe) -> tuple[int, int, float, int, int]:
         answer = self.answers.setdefault(probe.answer, len(self.answers))
         right = self.checker.right(probe.answer, probe.closed, trace.gold, trace.format)
-        flags = CLOSED * probe.closed | RIGHT * right | BOUND * probe.bound
+        flags = CLOSED * probe.closed | RIGHT * right | BOUND * probe.bound | AGREES * agrees(trace, probe)
         return probe.at, answer, probe.certainty, flags, probe.decoded

@@ -3,6 +3,7 @@
 const CLOSED = 1,
   RIGHT = 2,
   BOUND = 4,
+  AGREES = 8,
   NATURAL = 1,
   EOS = 2,
   GRADED = 4;

@@ -23,6 +23,7 @@ function decision(run, columns, i, trace, used, cause, end) {
     certainty: columns.certainty[i],
     closed: (columns.flags[i] & CLOSED) > 0,
     right: (columns.flags[i] & RIGHT) > 0,
+    agrees: columns === run.finals || (columns.flags[i] & AGREES) > 0,
     probeTokens: run.decodedBefore[end] - run.decodedBefore[trace.from],
     probes: end - trace.from,
   };

@@ -42,12 +42,14 @@ function draw() {
   document.body.className = run.graded ? "has-golds" : "no-golds";
   byId("runs").hidden = runs.length < 2;
   byId("rules").hidden = !data.comparisons?.[run.number];
+  byId("promise").hidden = !run.report.promise;
   showContents();
   if (!widths.size) measure();
   drawTables(run, now);
   drawFigures(run, now);
   if (run.graded) drawGraded(run, now);
   drawRules(run);
+  drawPromise(run);
   if (!lists.has(run)) lists.set(run, new QuestionList(run));
   lists.get(run).update(state, now);
   restoreScrolled(scrolled);

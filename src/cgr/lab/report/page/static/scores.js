@@ -91,6 +91,7 @@ function computeSavings(run, baselineDecisions, decisions, budget) {
     net_share: natural > 0 ? (saved - probeTokens) / natural : 0,
     against_budget_total: allowed - used,
     against_budget_share: allowed > 0 ? (allowed - used) / allowed : 0,
+    disagreement: decisions.filter((decision) => !decision.agrees).length / Math.max(decisions.length, 1),
   };
 }
 

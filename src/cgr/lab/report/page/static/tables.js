@@ -159,6 +159,7 @@ function savingsTable(run, state, thresholds, now) {
     THRESHOLD,
     { metric: "net_share", title: "Net share", format: percent, help: "of the baseline's thinking tokens, net of probes" },
     { metric: "net_total", title: "Net", format: whole, help: "saved thinking minus the probe tokens" },
+    { metric: "disagreement", title: "Changed", format: percent, help: "answers that differ from the final one of their trace" },
     { metric: "total", title: "Thinking saved", format: whole, help: "all traces, against their natural length" },
     { metric: "share", title: "Share", format: percent, help: "of the baseline's thinking tokens" },
     { metric: "probe_tokens", title: "Probes", format: whole, help: "tokens decoded by probes" },
