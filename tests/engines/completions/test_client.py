@@ -178,8 +178,13 @@ async def test_a_conversation_of_several_turns() -> None:
         await on_server(served, lambda client: client.prompt(turns, TAGS), chat_template=template)
     text = "[system]Be brief.[user]Hi[assistant]Hello.[user]Why?<think>\n"
     assert served.requests[0].body["content"] == text
-    async with serving(document({"tokens": [5, 6]}), document({"prompt": "<think>"})) as served:
+    known = document({"tokens": [5, 6]}), document({"tokens": [6]})  # the prompt, then the open tag: they end alike
+    async with serving(*known) as served:
         assert await on_server(served, lambda client: client.prompt(turns, TAGS), VLLM) == (5, 6)
+    assert len(served.requests) == 2
+    line_break = document({"tokens": [5, 6, 7]}), document({"tokens": [6]}), document({"prompt": "<think>\n"})
+    async with serving(*line_break) as served:
+        assert await on_server(served, lambda client: client.prompt(turns, TAGS), VLLM) == (5, 6, 7)
     roles = [message["role"] for message in served.requests[0].body["messages"]]
     assert roles == ["system", "user", "assistant", "user"]
 

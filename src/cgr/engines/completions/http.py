@@ -116,14 +116,14 @@ class Server:
                 yield events
 
     async def _events(self, response: aiohttp.ClientResponse) -> AsyncGenerator[dict[str, Any], None]:
-        rest, begun = b"", False
-        while chunk := await response.content.readany():
+        rest, limit = b"", self.policy.first
+        while chunk := await _read_some(response, limit):
             *lines, rest = (rest + chunk).split(b"\n")
             if len(rest) > MAX_LINE_BYTES:
                 raise BadReply(f"it sent an event of more than {MAX_LINE_BYTES} bytes")
             for line in lines:
                 if line and (event := read_event(line)) is not None:
-                    begun = begun or _limit_silence(response, self.policy.stall)
+                    limit = self.policy.stall
                     yield event
 
     @asynccontextmanager
@@ -199,13 +199,10 @@ async def _read_to_end(response: aiohttp.ClientResponse) -> None:
             pass
 
 
-def _limit_silence(response: aiohttp.ClientResponse, seconds: float | None) -> bool:
-    """From now on, fail if the server sends nothing for so long. This is aiohttp's own timer of the connection: another one
-    for each read would be started and cancelled for every token."""
-    if response.connection and response.connection.protocol:
-        response.connection.protocol.read_timeout = seconds
-        response.connection.protocol.start_timeout()
-    return True
+async def _read_some(response: aiohttp.ClientResponse, limit: float | None) -> bytes:
+    """What has arrived of the body, b"" at its end."""
+    async with asyncio.timeout(limit):
+        return await response.content.readany()
 
 
 def _fault(error: Exception, policy: RetryPolicy, begun: bool) -> Fault:
