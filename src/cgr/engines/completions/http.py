@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from cgr.engines.completions.json_codec import dumps, loads
-from cgr.engines.completions.policy import RetryPolicy
+from cgr.engines.completions.policy import RetryPolicy as RetryPolicy  # the public name is here
 from cgr.errors import CgrError, DoesNotFit, EngineError, UsageError
 
 TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
@@ -122,7 +122,7 @@ class Server:
             if len(rest) > MAX_LINE_BYTES:
                 raise BadReply(f"it sent an event of more than {MAX_LINE_BYTES} bytes")
             for line in lines:
-                if (event := read_event(line)) is not None:
+                if line and (event := read_event(line)) is not None:
                     limit = self.policy.stall
                     yield event
 
