@@ -229,7 +229,7 @@ def test_a_run_with_escapes_and_markup(tmp_path: Path, verb: str) -> None:
     folder = hostile(tmp_path)
     more = {"fit": ["--rule", "cgr"], "export": [str(tmp_path / "\x1b[31mout.jsonl")]}.get(verb, [])
     done = command(verb, str(folder), *more)
-    assert done.returncode == (1 if verb == "probe" else 0), done.stderr
+    assert done.returncode == (2 if verb == "probe" else 0), done.stderr
     assert "Warning" not in done.stderr
     assert done.stdout + done.stderr
     assert not [one for one in RAW if one in done.stdout + done.stderr]
