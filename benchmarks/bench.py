@@ -22,7 +22,7 @@ from pathlib import Path
 
 import click
 
-from benchmarks import figure, offline, probing, speed
+from benchmarks import figure, gateway, offline, probing, server_memory, speed
 from benchmarks.rows import Results, Row, line
 from benchmarks.sessions import Bench
 from cgr.solve import Model, open_model
@@ -118,6 +118,9 @@ def parts(options: argparse.Namespace) -> Parts:
         "sessions in llama.cpp": speed.speed,
         "default setting": speed.default_setting,
         "embedded in llama.cpp": costs_of(BenchModel("embedded", "embedded, llama.cpp")),
+        "gateway, paced": gateway.paced,
+        "gateway, without pause": gateway.unpaced,
+        "memory of the server": server_memory.memory,
     }
     if options.smol:
         found["SmolLM2 in llama.cpp"] = costs_of(BenchModel(options.smol, "SmolLM2, llama.cpp", TAGS))

@@ -14,7 +14,8 @@ from typing import Any, get_type_hints
 import pytest
 
 import cgr
-from cgr.engines.completions.http import Observe, RetryPolicy
+from cgr.engines.completions.http import Observe
+from cgr.engines.completions.policy import RetryPolicy
 from cgr.engines.open import ModelKeywords, ModelOptions
 from cgr.settings import Settings, SolveOptions
 

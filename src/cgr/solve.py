@@ -17,7 +17,7 @@ from cgr.drive.events import Event, EventStream, OnEvent
 from cgr.engines.base import Engine, ModelInfo, keyed_seed
 from cgr.engines.open import EMBEDDED, ModelKeywords, ModelOptions, find_model
 from cgr.errors import EngineError, UsageError
-from cgr.model.problems import has_known_form
+from cgr.model.problems import FORM
 from cgr.records import Conversation, Probe, Record, StopCause, messages_of
 from cgr.settings import PROMPT_ROOM, Resolved, Settings, SolveOptions
 
@@ -239,7 +239,8 @@ class Model:
 
 def in_domain(question: Conversation, info: ModelInfo) -> bool | None:
     """Whether the model knows this kind of question, by its form; None for models that cannot tell."""
-    return has_known_form([message.content for message in messages_of(question)]) if info.shipped else None
+    texts = [message.content.strip() for message in messages_of(question)]
+    return len(texts) == 1 and FORM.fullmatch(texts[0]) is not None if info.shipped else None
 
 
 async def _passing_on(stream: EventStream[Solution], show: Callable[[Event], Awaitable[None] | None]) -> Solution:

@@ -44,7 +44,7 @@ MORE_BAD: list[tuple[str, tuple[str, ...], str]] = [
     ("no tags", (QUESTION, "--think-tags", "think"), "does not name think tags"),
     ("no threads", (QUESTION, "--threads", "0"), "0 threads"),
     ("two questions", (QUESTION, QUESTION), "unexpected extra argument"),
-    ("requests of no tokens", (QUESTION, "--chunk", "0"), "cannot be for 0 tokens"),
+    ("requests of no tokens", (QUESTION, "--chunk", "0"), "A chunk has at least one token"),
     (
         "a negative number of answers",
         (QUESTION, "--rule", "dynasor", "--set", "agree=-1"),

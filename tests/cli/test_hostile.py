@@ -397,7 +397,7 @@ OTHERS: list[tuple[str, ...]] = [
     ),
     *(
         ("generate", "--out", "OUT", "--questions", "arithmetic", "--sessions", value)
-        for value in ("0", "-5", "300", "100000")
+        for value in ("0", "-5", "3000", "100000")
     ),
     ("generate", "--out", "OUT", "--questions", "arithmetic", "--threads", "100000"),
     *(("run", value) for value in ("nope.toml", "/", "/dev/null", "RUN")),

@@ -77,7 +77,7 @@ def test_without_a_question_it_stops_early_and_says_what_full_thinking_takes(loa
 
 def test_what_the_budget_allowed_where_full_thinking_is_not_known() -> None:
     shown = command("solve", QUESTION, "--threshold", "0.01").stdout
-    assert "because the model was certain" in shown
+    assert "because the certainty reached 0.01" in shown
     assert shown.splitlines()[-1] == "In full    not known: the budget allowed 1280 tokens"
     natural = command("solve", QUESTION, "--rule", "fixed-budget").stdout
     assert natural.splitlines()[-1] == "In full    the model ended its thinking by itself: nothing was saved"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.lab.report.conftest import as_usual, tab  # noqa: F401 - one Chromium for the tests of the page
 from tests.server.support import Served, served
 from tests.server.upstream import FakeUpstream, fake_upstream
 

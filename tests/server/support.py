@@ -81,6 +81,17 @@ def chunks(text: str) -> list[dict[str, Any]]:
     return [json.loads(event) for event in events[:-1]]
 
 
+def events(text: str) -> list[dict[str, Any]]:
+    """The events of a stream in which each has a name."""
+    found = []
+    for block in text.split("\n\n"):
+        if block and not block.startswith(":"):
+            name, data = block.split("\n", 1)
+            found.append(json.loads(data.removeprefix("data: ")))
+            assert name == f"event: {found[-1]['type']}"
+    return found
+
+
 def joined(found: list[dict[str, Any]], name: str) -> str:
     """One field of all deltas."""
     deltas = [chunk["choices"][0]["delta"] for chunk in found if chunk.get("choices")]

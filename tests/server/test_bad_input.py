@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import httpx
@@ -15,12 +16,19 @@ from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import content_type_conformance, status_code_conformance
 
 from cgr.rules import known_rules
-from cgr.server.protocol import ChatBody, CompletionBody
+from cgr.server.protocol import ChatBody, CompletionBody, MessagesBody, ResponsesBody
 from tests.server.support import LONG, Served, chat_body
 from tests.support import QUESTION
 
+CASES = int(os.environ.get("CGR_CASES", "150"))  # `make torture` tries more
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance]
 USER = {"role": "user", "content": QUESTION}
+BODY_OF: dict[str, tuple[type[BaseModel], dict[str, Any]]] = {  # with the fields that are needed
+    "/v1/chat/completions": (ChatBody, {"messages": [USER]}),
+    "/v1/completions": (CompletionBody, {"prompt": QUESTION}),
+    "/v1/responses": (ResponsesBody, {"input": QUESTION}),
+    "/v1/messages": (MessagesBody, {"messages": [USER]}),
+}
 FIELDS: list[tuple[dict[str, Any], str]] = [
     ({"messages": []}, "messages"),
     ({"messages": "hello"}, "messages"),
@@ -101,7 +109,7 @@ BODIES: list[tuple[bytes, int]] = [
 
 @pytest.mark.parametrize(("body", "code"), BODIES, ids=lambda one: str(one)[:40])
 def test_a_wrong_body_is_refused(own: Served, body: bytes, code: int) -> None:
-    for path in ("/v1/chat/completions", "/v1/completions"):
+    for path in BODY_OF:
         reply = httpx.post(own.address + path, content=body, timeout=LONG, trust_env=False)
         assert reply.status_code == code, reply.text[:300]
         assert {"message", "type", "param", "code"} == reply.json()["error"].keys()
@@ -155,21 +163,23 @@ def test_nothing_was_an_error_of_the_server(own: Served) -> None:
 
 
 @pytest.mark.parametrize("unknown", [True, False], ids=["with unknown fields", "with known fields"])
-@pytest.mark.parametrize(("path", "known"), [("/v1/chat/completions", ChatBody), ("/v1/completions", CompletionBody)])
-def test_hundreds_of_generated_requests(own: Served, path: str, known: type[BaseModel], unknown: bool) -> None:
+@pytest.mark.parametrize("path", BODY_OF)
+def test_hundreds_of_generated_requests(own: Served, path: str, unknown: bool) -> None:
+    known, needed = BODY_OF[path]
     codes: set[int] = set()
     schema = schemathesis.openapi.from_dict(httpx.get(own.address + "/openapi.json", trust_env=False).json())
     schema.config.update(base_url=own.address)
     (operation,) = [found.ok() for found in schema.include(path=path).get_all_operations() if isinstance(found, Ok)]
 
     @given(case=operation.as_strategy())
-    @settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=CASES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
     def generated(case: Any) -> None:
         if isinstance(case.body, dict):
             case.body["max_tokens"] = 4  # or each case would think as long as it can
+            case.body.pop("max_output_tokens", None)
             if not unknown:
                 case.body = {name: case.body[name] for name in case.body if name in known.model_fields and name != "model"}
-                case.body |= {"messages": [USER]} if known is ChatBody else {"prompt": QUESTION}
+                case.body |= needed
         codes.add(case.call_and_validate(checks=CHECKS, timeout=LONG).status_code)
 
     generated()

@@ -121,3 +121,13 @@ def test_more_requests_than_sessions_wait_their_turn(own: Served) -> None:
     with ThreadPoolExecutor(8) as pool:
         replies = list(pool.map(lambda seed: own.chat(seed=seed).status_code, range(8)))
     assert replies == [200] * 8
+
+
+def test_a_blank_stop_string_leaves_an_answer(own: Served) -> None:
+    """lm-eval sends it, and the model writes a blank line after its thinking."""
+    plain = own.chat(seed=3).json()["choices"][0]["message"]["content"]
+    stopped = own.chat(seed=3, stop=["\n\n"]).json()["choices"][0]
+    assert stopped["message"]["content"] == plain
+    assert plain.startswith("\n")
+    assert joined(own.stream(seed=3, stop=["\n\n"]), "content") == plain
+    assert own.chat(seed=3, stop=[" "]).json()["choices"][0]["message"]["content"] == "\n\nFinal"

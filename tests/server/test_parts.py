@@ -171,7 +171,17 @@ def test_a_body_is_changed_only_where_it_must_be() -> None:
 def test_the_result_is_put_into_the_last_chunk_only() -> None:
     lines = b'data: {"a":{"finish_reason":null}}\n\ndata: {"a":{"finish_reason":"stop"}}\n\ndata: [DONE]\n\n'
     expected = lines.replace(b'data: {"a":{"finish_reason":"stop"', b'data: {"cgr":1,"a":{"finish_reason":"stop"')
-    assert _with_result(lines, b'"cgr":1,') == expected
+    assert _with_result(lines, b'"cgr":1,', "/v1/chat/completions") == expected
+
+
+@pytest.mark.parametrize("space", [b"", b" "])
+def test_the_result_is_put_into_the_last_event_of_other_apis(space: bytes) -> None:
+    delta = b'event: x\ndata: {"type":"x","delta":"\\"type\\":\\"response.completed\\""}\n\n'
+    done = b'data: {"type":' + space + b'"response.completed","response":' + space + b'{"id":"r","response":{"a":1}}}\n\n'
+    expected = done.replace(b'{"id"', b'{"cgr":1,"id"')
+    assert _with_result(delta + done, b'"cgr":1,', "/v1/responses") == delta + expected
+    last = b'data: {"type":' + space + b'"message_delta","delta":{"stop_reason":"end_turn"}}\n\n'
+    assert _with_result(last, b'"cgr":1,', "/v1/messages") == last.replace(b"data: {", b'data: {"cgr":1,')
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """A server like vLLM, on aiohttp, with a model that is a few rules: it can be slow, and fail in every way that servers do.
 
-Its tokens are characters, beside three special ones. It thinks a fixed text of `length` characters. A probe gets "42", and
-is sure of it from `sure_at` on. Afterwards it writes that the answer is 42.
+Its tokens are characters, beside three special ones. It thinks a fixed text of `length` characters. A probe gets `probed`,
+"42", and is sure of it from `sure_at` on. Afterwards it writes `answer`: that the answer is 42.
 """
 
 from __future__ import annotations
@@ -43,10 +43,14 @@ class FakeUpstream:
 
     length: int = 200
     sure_at: int = 100
+    thought: str = THOUGHT
+    probed: str = "42"
+    answer: str = ANSWER
     pace: float = 0.0
     probe_seconds: float = 0.0
     first_seconds: float = 0.0
     caches: bool = True
+    endpoints: bool = True  # whether it has /v1/responses and /v1/messages
     troubles: list[Trouble] = field(default_factory=list)
     requests: list[tuple[str, dict[str, str], dict[str, Any]]] = field(default_factory=list)
     running: dict[str, int] = field(default_factory=dict)
@@ -60,6 +64,9 @@ class FakeUpstream:
         for name in (
             "length",
             "sure_at",
+            "thought",
+            "probed",
+            "answer",
             "pace",
             "probe_seconds",
             "first_seconds",
@@ -104,13 +111,13 @@ class FakeUpstream:
         if ASK in tail and not (closed and tail.startswith("The")):
             return self._probed(tail)
         if closed:
-            return (ord(ANSWER[len(tail)]), 0.75) if len(tail) < len(ANSWER) else (EOS, 0.9)
+            return (ord(self.answer[len(tail)]), 0.75) if len(tail) < len(self.answer) else (EOS, 0.9)
         at = len(tail.removeprefix("\n"))
-        return (CLOSE, 0.9) if at >= self.length else (ord(THOUGHT[at % len(THOUGHT)]), 0.9)
+        return (CLOSE, 0.9) if at >= self.length else (ord(self.thought[at % len(self.thought)]), 0.9)
 
     def _probed(self, tail: str) -> tuple[int, float]:
         before, _, given = tail.rpartition(ASK)
-        rest = "42}"[len(given) :]
+        rest = f"{self.probed}}}"[len(given) :]
         sure = len(before) >= self.sure_at
         return (ord(rest[0]), 0.999 if sure else 0.5) if rest else (EOS, 0.9)
 
@@ -226,6 +233,31 @@ class FakeUpstream:
             yield {"id": "x", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
         yield {"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
 
+    async def other(self, request: web.Request) -> web.StreamResponse:
+        """`/v1/responses` and `/v1/messages`, with replies that are only as long as a test needs."""
+        body = await request.json()
+        if not self.endpoints:
+            return web.json_response({"detail": "Not Found"}, status=404)
+        if not {"input", "messages"} & body.keys():
+            return web.json_response({"error": {"message": "a field is missing"}}, status=400)
+        kind = request.path.removeprefix("/v1/")
+        self.requests.append((kind, {name.lower(): value for name, value in request.headers.items()}, body))
+        whole: dict[str, Any] = {"id": "x", "object": "response", "type": "message", "output": [], "content": []}
+        if not body.get("stream"):
+            return web.json_response(whole)
+        last = {"type": "response.completed", "response": whole} if kind == "responses" else {"type": "message_delta"}
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for event in ({"type": "ping"}, last):
+            data = json.dumps(event | ({"delta": {}} if event["type"] == "message_delta" else {}))
+            await response.write(f"event: {event['type']}\ndata: {data}\n\n".encode())
+            trouble = next((one for one in self.troubles if one.kind == kind), None)
+            if trouble:
+                assert request.transport is not None
+                request.transport.abort()
+                break
+        return response
+
     async def tokenize(self, request: web.Request) -> web.Response:
         body = await request.json()
         text = body.get("prompt")
@@ -244,6 +276,8 @@ class FakeUpstream:
         app.router.add_get("/v1/models", self.models)
         app.router.add_post("/v1/completions", self.completions)
         app.router.add_post("/v1/chat/completions", self.chat)
+        app.router.add_post("/v1/responses", self.other)
+        app.router.add_post("/v1/messages", self.other)
         app.router.add_post("/tokenize", self.tokenize)
         app.router.add_post("/detokenize", self.detokenize)
         return app

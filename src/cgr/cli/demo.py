@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -9,9 +10,16 @@ import click
 from cgr.cli.shared.arguments import JSON_OPTION, PATH, check_installed
 
 ABOUT = (
-    "The embedded model thinks about {questions}, {times} each. A probe regularly asks for the\n"
-    "answer and its certainty. After Ctrl-C, run the same command again: it continues."
+    "The embedded model thinks about {questions}, {times} each. A probe regularly asks for the answer\n"
+    "and its certainty. First results appear within a minute. The time left is shown once each problem was thought about\n"
+    "once: before that it would be a guess. After Ctrl-C, run the same command again: it continues."
 )
+NEXT = {
+    "open {run}": "opens the page in a browser",
+    "solve": "one problem: the thinking, the probes and the stop",
+    "probe {run} --for all": "adds the probes that other rules need, then",
+    "compare {run}": "compares all rules on these traces",
+}
 
 
 @click.command("demo")
@@ -21,11 +29,12 @@ ABOUT = (
 @click.option("--budget", type=int, hidden=True, help="Maximum number of thinking tokens, for a faster demo.")
 @JSON_OPTION
 def command(out: Path, questions: int, seeds: int, budget: int | None, as_json: bool) -> int:
-    """Run a small complete experiment: generate, probe, report. It takes a few minutes and needs no download.
+    """Run a small complete experiment: generate, probe, report. It takes about a minute on two free cores and needs no
+    download.
 
     The embedded model answers problems that it was not trained on. The command prints the tokens saved and the accuracy
-    when thinking stops at a certainty of 0.96 to 0.99, and the path of a web page with all tables and figures. If the run
-    is already there, only the results are printed.
+    when thinking stops at a certainty of 0.96 to 0.99, beside those of a fixed budget of the same cost, and the address of
+    a web page with all tables and figures. If the run is already there, only the results are printed.
     """
     check_installed("numpy", "matplotlib")
     from cgr.cli.shared.recipe import run_recipe
@@ -45,4 +54,5 @@ def command(out: Path, questions: int, seeds: int, budget: int | None, as_json: 
         written_tokens=64,  # enough: the final text of this model is much shorter
         probe="on-the-way",
     )
-    return run_recipe(recipe, out, as_json=as_json)
+    then = {arguments.format(run=shlex.quote(str(out))): what for arguments, what in NEXT.items()}
+    return run_recipe(recipe, out, as_json=as_json, live=True, then=then)

@@ -88,7 +88,7 @@ def command(
     embedded one, or --model.
     """
     _check_installed()
-    from cgr.engines.completions.http import RetryPolicy
+    from cgr.engines.completions.policy import RetryPolicy
     from cgr.server.config import ABSTAINED, ServeConfig
     from cgr.server.keys import read_keys
     from cgr.server.run import serve

@@ -12,7 +12,7 @@ from cgr.probing import END_TAG
 from cgr.records import Decision, StopCause
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
 
     from cgr.drive.driver import Driver
     from cgr.engines.base import Written
@@ -30,6 +30,7 @@ class AnswerStyle:
     `max_tokens`: of thinking and answer together; None: what fits the context. `wrap_up`: text before the end tag where
     the thinking was cut. `sentence_wait`: thinking tokens that a cut may wait for the end of a sentence. `abstention`: the
     text in place of an answer that is withheld. `probed`: False to think to the end without any probe, and answer freely.
+    `blank_stops`: stop strings of white space only. An engine would find them before the first word of the answer.
     """
 
     style: Style = "full"
@@ -38,6 +39,7 @@ class AnswerStyle:
     sentence_wait: int = 0
     abstention: str = ""
     probed: bool = True
+    blank_stops: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +61,58 @@ async def write_answer(driver: Driver, style: AnswerStyle, decision: Decision, b
     await driver.close_with(style.wrap_up if cut else "")
     driver.emit(Decided(decision))
     left = None if style.max_tokens is None else max(style.max_tokens - len(driver.ids), 1)
-    return await _full(driver, driver.engine.info.context if left is None else left)
+    return await _full(driver, driver.engine.info.context if left is None else left, BlankStops(style.blank_stops))
 
 
-async def _full(driver: Driver, limit: int) -> WrittenAnswer:
+async def _full(driver: Driver, limit: int, blank: BlankStops) -> WrittenAnswer:
     tokens = 0
     stop: WrittenStop = "limit"
     pieces = cast("AsyncGenerator[Written, None]", driver.session.write(limit))
     async with aclosing(pieces):
         async for piece in pieces:
             tokens, stop = tokens + piece.tokens, piece.stop or stop
-            driver.emit(Answering(piece.text, piece.tokens, piece.logprobs))
+            text, found = blank.feed(piece.text)
+            driver.emit(Answering(text, piece.tokens, piece.logprobs))
+            if found:
+                return WrittenAnswer(tokens, "stop")
             if driver.ready:
                 await driver.ready()
+    driver.emit(Answering(blank.flush()))
     return WrittenAnswer(tokens, stop)
+
+
+class BlankStops:
+    """Finds stop strings of white space in a text that comes in pieces. White space before the first word is not searched:
+    models write some after their thinking, and the answer would be empty."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self.stops, self._held, self._begun = stops, "", False
+
+    def feed(self, text: str) -> tuple[str, bool]:
+        """The text that can be shown now, and whether a stop string ended it."""
+        text = self._held + text
+        start = 0 if self._begun else len(text) - len(text.lstrip())
+        self._begun = self._begun or start < len(text)
+        if not self.stops or not self._begun:
+            self._held = ""
+            return text, False
+        places = [place for stop in self.stops if (place := text.find(stop, start)) >= 0]
+        if places:
+            self._held = ""
+            return text[: min(places)], True
+        kept = len(text) - max(_partial(text[start:], stop) for stop in self.stops)
+        self._held = text[kept:]
+        return text[:kept], False
+
+    def flush(self) -> str:
+        """What was held back, at the end."""
+        held, self._held = self._held, ""
+        return held
+
+
+def _partial(text: str, stop: str) -> int:
+    """How many characters at the end of the text may begin the stop string."""
+    return next((size for size in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:size])), 0)
 
 
 def _withheld(driver: Driver, style: AnswerStyle) -> WrittenAnswer:

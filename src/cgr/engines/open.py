@@ -16,7 +16,8 @@ from cgr.errors import ModelNotFound, UnknownName, UsageError
 from cgr.records import check_types, option
 
 if TYPE_CHECKING:
-    from cgr.engines.completions.http import Observe, RetryPolicy
+    from cgr.engines.completions.http import Observe
+    from cgr.engines.completions.policy import RetryPolicy
     from cgr.engines.text.chat import ThinkTags
 
 EMBEDDED = "embedded"
@@ -116,7 +117,7 @@ class ModelOptions:
         if self.threads is not None and not 1 <= self.threads <= MAX_THREADS:
             raise UsageError(f"A model cannot run with {self.threads} threads.", f"Use --threads 1 to {MAX_THREADS}.")
         if self.chunk is not None and self.chunk < 1:
-            raise UsageError(f"A request cannot be for {self.chunk} tokens.", "Use --chunk 1 or more.")
+            raise UsageError("A chunk has at least one token.", "Use --chunk 32, or leave it out.")
 
     @classmethod
     def of(cls, **options: Any) -> ModelOptions:

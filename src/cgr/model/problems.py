@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import gcd
 
@@ -130,8 +130,3 @@ def subtractions(a: int, b: int) -> int:
 
 
 _MAKERS = {"map": _map, "product": _product, "gcd": _gcd}
-
-
-def has_known_form(messages: Sequence[str]) -> bool:
-    """Whether a conversation is one problem of a known family, by its form."""
-    return len(messages) == 1 and FORM.fullmatch(messages[0].strip()) is not None

@@ -11,27 +11,29 @@ from typing import Any, TypeVar
 
 import orjson
 from pydantic import BaseModel
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.routing import Route
+from starlette.routing import Route, Router
 
 from cgr.server.chat import ChatStream, WholeChat
+from cgr.server.conversations import ConversationRequest, from_messages, from_responses
 from cgr.server.exchange import ClientLeft, Exchange, Receive, Scope, Send
-from cgr.server.faults import ApiError, api_error, from_validation
+from cgr.server.faults import MESSAGES_PATH, ApiError, api_error, from_validation
 from cgr.server.gateway import SHUTTING_DOWN, Gateway, MakeStream, MakeWhole
 from cgr.server.generation import Generation
 from cgr.server.keys import may_enter
 from cgr.server.logs import log
-from cgr.server.page import PAGE_HEADERS, page
-from cgr.server.protocol import ChatBody, CompletionBody
+from cgr.server.messages import MessageStream, WholeMessage
+from cgr.server.page import FILES_AT, PAGE_HEADERS, page, page_file
+from cgr.server.protocol import ChatBody, CompletionBody, MessagesBody, ResponsesBody, SamplingFields
 from cgr.server.reading import PassOn
+from cgr.server.responses import ResponseBuilder, ResponseStream
 from cgr.server.schema import schema
 from cgr.server.text_completions import CompletionStream, WholeCompletion
 
 T = TypeVar("T", bound=BaseModel)
 Handler = Callable[[Exchange], Awaitable[None]]
-OPEN_PATHS = frozenset({"/", "/health", "/ready", "/openapi.json"})  # need no key
+PAGE_FILE = FILES_AT + "{name}"
+OPEN_PATHS = frozenset({"/", PAGE_FILE, "/health", "/ready", "/openapi.json"})  # need no key
 ALIASES = ("plain", "cgr-0.95", "cgr-0.97", "cgr-0.99")
 TEXT = {"content-type": "text/plain; version=0.0.4; charset=utf-8"}
 
@@ -44,21 +46,22 @@ def create_app(gateway: Gateway) -> Callable[[Scope, Receive, Send], Awaitable[N
         for method, path, handler in (
             ("POST", "/v1/chat/completions", endpoints.chat),
             ("POST", "/v1/completions", endpoints.completions),
+            ("POST", "/v1/responses", endpoints.responses),
+            ("POST", MESSAGES_PATH, endpoints.messages),
             ("GET", "/v1/models", endpoints.models),
             ("GET", "/health", endpoints.health),
             ("GET", "/ready", endpoints.ready),
             ("GET", "/metrics", endpoints.metrics),
             ("GET", "/openapi.json", endpoints.openapi),
             ("GET", "/", endpoints.page),
+            ("GET", PAGE_FILE, endpoints.page_file),
         )
     ]
     allowed = gateway.config.cors
-    cors = [Middleware(CORSMiddleware, allow_origins=allowed, allow_methods=["*"], allow_headers=["*"])] if allowed else []
     missing = _Endpoint(gateway, "", "other", _no_such_path)
-    app = Starlette(routes=routes, middleware=cors)
-    app.router.redirect_slashes = False
-    app.router.default = missing
-    return app
+    # a router only: Starlette's application would put two more calls before each piece of a stream
+    app = Router(routes, redirect_slashes=False, default=missing)
+    return CORSMiddleware(app, allow_origins=allowed, allow_methods=["*"], allow_headers=["*"]) if allowed else app
 
 
 async def _no_such_path(exchange: Exchange) -> None:
@@ -149,6 +152,28 @@ class Endpoints:
         asked = self.gateway.reader.completion(body, exchange.headers, exchange.id)
         await self.respond(exchange, raw, asked, CompletionStream, WholeCompletion)
 
+    async def responses(self, exchange: Exchange) -> None:
+        """POST /v1/responses"""
+        raw, body = await self.read(exchange, ResponsesBody)
+        asked = await self._converse(exchange, body, from_responses(body))
+        await self.respond(exchange, raw, asked, ResponseStream, ResponseBuilder)
+
+    async def messages(self, exchange: Exchange) -> None:
+        """POST /v1/messages"""
+        raw, body = await self.read(exchange, MessagesBody)
+        asked = await self._converse(exchange, body, from_messages(body))
+        await self.respond(exchange, raw, asked, MessageStream, WholeMessage)
+
+    async def _converse(
+        self, exchange: Exchange, body: SamplingFields, request: ConversationRequest
+    ) -> Generation | PassOn:
+        """Not every upstream has these endpoints; what cannot be passed on is answered here or refused."""
+        reader, path, proxy = self.gateway.reader, exchange.scope["path"], self.gateway.proxy
+        asked = reader.converse(body, request, exchange.headers, exchange.id)
+        if isinstance(asked, PassOn) and proxy and not await proxy.has(path):
+            return reader.converse(body, request, exchange.headers, exchange.id, missing=path)
+        return asked
+
     async def read(self, exchange: Exchange, kind: type[T]) -> tuple[bytes, T]:
         """The body as it came, and as it is understood."""
         raw = await exchange.body(self.config.max_body)
@@ -209,7 +234,15 @@ class Endpoints:
 
     async def page(self, exchange: Exchange) -> None:
         """GET /"""
-        await exchange.reply(200, page(), PAGE_HEADERS)
+        await exchange.reply(200, page(self.config), PAGE_HEADERS)
+
+    async def page_file(self, exchange: Exchange) -> None:
+        """GET /page/NAME: a style sheet or a script of the page"""
+        found = page_file(exchange.scope["path_params"]["name"])
+        if found is None:
+            await _no_such_path(exchange)
+        else:
+            await exchange.reply(200, *found)
 
 
 def _own() -> dict[str, Any]:

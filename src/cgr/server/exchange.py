@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import orjson
 
 from cgr import __version__
-from cgr.server.faults import ApiError
+from cgr.server.faults import MESSAGES_PATH, ApiError, messages_error
 
 T = TypeVar("T")
 Scope = MutableMapping[str, Any]
@@ -137,7 +137,9 @@ class Exchange:
 
     async def fail(self, error: ApiError) -> None:
         """An error as the whole reply."""
-        await self.reply_json(error.body(), error.status, error.headers())
+        messages = self.scope["path"] == MESSAGES_PATH
+        body = messages_error(error) | {"request_id": self.id} if messages else error.body()
+        await self.reply_json(body, error.status, error.headers())
 
 
 class EventWriter:

@@ -9,6 +9,8 @@ from pydantic import ValidationError
 from cgr.errors import Busy, CgrError, DoesNotFit, EngineError, MissingCapability, UsageError
 
 KINDS = {401: "authentication_error", 404: "not_found_error", 408: "timeout_error", 429: "rate_limit_error"}
+MESSAGES_PATH = "/v1/messages"
+MESSAGES_KINDS = {413: "request_too_large", 503: "overloaded_error"}
 TYPE_NAMES = {"str", "int", "float", "bool", "list", "dict"}  # what pydantic puts into the path of a union
 
 
@@ -31,6 +33,13 @@ class ApiError(Exception):
         if self.wait is None:
             return {}
         return {"retry-after": str(max(round(self.wait), 1)), "retry-after-ms": str(round(self.wait * 1000))}
+
+
+def messages_error(error: ApiError) -> dict[str, Any]:
+    """As Anthropic writes errors: the same object in another envelope, with types of their own."""
+    body = error.body()
+    kind = MESSAGES_KINDS.get(error.status, "api_error" if error.status >= 500 else body["error"]["type"])
+    return {"type": "error", "error": body["error"] | {"type": kind}}
 
 
 def bad_field(field: str, message: str) -> ApiError:

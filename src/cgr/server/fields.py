@@ -1,18 +1,23 @@
-"""Fields of a request: which change nothing, which are not supported together with probes, and how a budget is spelled."""
+"""Fields of a request: which change nothing, which are not supported with probes, how a budget is spelled, rules."""
 
 from __future__ import annotations
 
+import types
+import typing
 from collections.abc import Mapping
 from typing import Any
 
+from cgr.errors import UnknownName
+from cgr.rules.base import rule_class
 from cgr.server.faults import bad_field
-from cgr.server.protocol import EFFORTS, ChatBody, ChatMessage, SamplingFields
+from cgr.server.protocol import EFFORTS, SamplingFields
 
-BOXED = "\\boxed"
+TYPE_WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 # Fields that change nothing in the reply, whatever their value.
 HARMLESS = frozenset({
     "user", "metadata", "store", "prompt_cache_key", "prompt_cache_retention", "service_tier", "safety_identifier",
-    "parallel_tool_calls", "request_id",
+    "parallel_tool_calls", "request_id", "max_tool_calls", "prompt_cache_options", "cache_control", "inference_geo",
+    "user_profile_id", "workspace_id", "speed",
 })  # fmt: skip
 # Values of other fields that ask for what is done anyway. None does so for every field.
 NEUTRAL: dict[str, tuple[Any, ...]] = {
@@ -23,9 +28,13 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "logit_bias": ({},),
     "tools": ([],),
     "functions": ([],),
-    "tool_choice": ("none", "auto"),
+    "tool_choice": ("none", "auto", {"type": "none"}, {"type": "auto"}),
     "function_call": ("none", "auto"),
     "response_format": ({"type": "text"},),
+    "text": ({}, {"format": {"type": "text"}}),
+    "truncation": ("disabled",),
+    "background": (False,),
+    "mcp_servers": ([],),
     "modalities": (["text"],),
     "include_reasoning": (True,),
     "separate_reasoning": (True,),
@@ -39,44 +48,14 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "chat_template_kwargs": ({}, {"enable_thinking": True}, {"thinking": True}),
 }
 BUDGETS = ("thinking_token_budget", "thinking_budget_tokens", "reasoning_budget_tokens")
-NESTED = ("stream_options", "reasoning", "thinking", "custom_params", "nvext")
+NESTED = ("stream_options", "reasoning", "thinking", "custom_params", "nvext", "output_config")
 NESTED_BUDGETS = (
     ("custom_params", "thinking_budget"),
     ("reasoning", "max_tokens"),
     ("nvext", "max_thinking_tokens"),
     ("thinking", "budget_tokens"),
 )
-
-
-def text_of(message: ChatMessage) -> str | None:
-    """The text of a message; None if it holds something else."""
-    if isinstance(message.content, list):
-        parts = [part.text for part in message.content if part.type in ("text", "input_text")]
-        return "".join(part or "" for part in parts) if len(parts) == len(message.content) else None
-    return message.content or ""
-
-
-def asks_for_box(message: ChatMessage) -> bool:
-    """Whether a message asks for a boxed answer."""
-    content = message.content
-    texts = [content] if isinstance(content, str) else [part.text or "" for part in content or ()]
-    return any(BOXED in text for text in texts)
-
-
-def unsupported_in_chat(body: ChatBody) -> list[str]:
-    """What a chat completion holds that is not supported together with probes."""
-    found = []
-    for number, message in enumerate(body.messages):
-        extra = message.model_extra or {}
-        if text_of(message) is None:
-            found.append(f"messages[{number}].content")
-        elif message.role in ("tool", "function") or any(extra.get(name) for name in ("tool_calls", "function_call")):
-            found.append(f"messages[{number}]")
-    if body.messages[-1].role == "assistant":
-        found.append(f"messages[{len(body.messages) - 1}]")
-    if body.top_logprobs is not None and not body.logprobs:
-        raise bad_field("top_logprobs", "top_logprobs: it needs logprobs to be true.")
-    return found + unsupported(body, body.model_extra or {})
+EFFORT_FIELDS = (("", "reasoning_effort"), ("reasoning", "effort"), ("output_config", "effort"))
 
 
 def unsupported(body: SamplingFields, extra: Mapping[str, Any]) -> list[str]:
@@ -107,14 +86,48 @@ def given_budget(body: SamplingFields) -> int | None:
 
 def effort(body: SamplingFields) -> str | None:
     """How hard to think, in OpenAI's words."""
-    reasoning = getattr(body, "reasoning", None)
-    given = getattr(body, "reasoning_effort", None) or (reasoning.effort if reasoning else None)
-    if given is not None and given not in (*EFFORTS, "none"):
-        field = "reasoning_effort" if getattr(body, "reasoning_effort", None) else "reasoning.effort"
-        raise bad_field(field, f"{field}: it must be one of none, {', '.join(EFFORTS)}.")
-    return given
+    for outer, inner in EFFORT_FIELDS:
+        holder = getattr(body, outer, None) if outer else body
+        if (given := getattr(holder, inner, None)) is not None:
+            if given not in (*EFFORTS, "none"):
+                field = f"{outer}.{inner}".strip(".")
+                raise bad_field(field, f"{field}: it must be one of none, {', '.join(EFFORTS)}.")
+            return str(given)
+    return None
+
+
+def thinks(body: SamplingFields) -> bool:
+    """Whether the model is to think at all."""
+    thinking = getattr(body, "thinking", None)
+    disabled = thinking is not None and thinking.type == "disabled"
+    return not disabled and effort(body) != "none" and given_budget(body) != 0
 
 
 def effort_budget(body: SamplingFields) -> int | None:
     """The budget that belongs to the effort."""
     return EFFORTS.get(effort(body) or "")
+
+
+def check_parameters(rule: str, given: Mapping[str, Any]) -> None:
+    """Parameters of a rule must have the declared type; rules check their values, not their types."""
+    if not given:
+        return
+    try:
+        known = rule_class(rule)
+    except UnknownName:  # `Settings` says so
+        return
+    hints = typing.get_type_hints(known)
+    for name, value in given.items():
+        kinds = _kinds(hints[name]) if name in known.parameters() else {type(value)}
+        if type(value) not in kinds:
+            field, words = f"cgr.parameters.{name}", [TYPE_WORDS[kind] for kind in TYPE_WORDS if kind in kinds]
+            raise bad_field(field, f"{field}: it must be {words[-1] if words else 'left out'}.")
+
+
+def _kinds(hint: Any) -> set[type]:
+    """The types that JSON may have for this hint."""
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        return {kind for one in typing.get_args(hint) for kind in _kinds(one)}
+    if typing.get_origin(hint) is typing.Literal:
+        return {str}
+    return {int, float} if hint is float else {hint} & set(TYPE_WORDS)

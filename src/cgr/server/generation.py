@@ -7,10 +7,10 @@ and at last `Ended` with the result. A renderer, such as chat.py, turns these in
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from cgr.drive.answer import AnswerStyle, Style
 from cgr.drive.driver import Driver, Outcome, answer_room
@@ -26,6 +26,7 @@ from cgr.settings import Resolved, Settings
 if TYPE_CHECKING:
     from cgr.server.result import Result
 
+ShowThinking = Literal["text", "summary", "omitted"]
 RESERVED = 512  # tokens kept for the answer, or a quarter of max_tokens if that is less
 
 
@@ -33,7 +34,8 @@ RESERVED = 512  # tokens kept for the answer, or a quarter of max_tokens if that
 class Generation:
     """A request. `prompt`: messages, or the text or ids of a whole prompt (`raw`). `max_tokens`: thinking and answer
     together. `top_logprobs`: log-probabilities of the answer with this many alternatives; None: none. `thinks`: False to
-    answer without thinking. `detail`: why it is not probed, if it is not."""
+    answer without thinking. `detail`: why it is not probed, if it is not. `shown`: how the thinking is shown, where an API
+    has several ways. `repeated`: fields of the request that the reply repeats."""
 
     id: str
     model: str
@@ -52,6 +54,8 @@ class Generation:
     stream_probes: bool = False
     top_logprobs: int | None = None
     detail: str = ""
+    shown: ShowThinking = "text"
+    repeated: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +210,8 @@ class Answer:
         """As in `cgr solve`: the seed is keyed by the question."""
         seed, inspected = self.request.sampling.seed, resolved.sampling().logprobs
         key = str(ids) if is_ids(prompt) else "\n".join(one.content for one in messages_of(prompt))  # type: ignore[arg-type]
-        return replace(self.request.sampling, seed=keyed_seed(seed, key), limit=budget, logprobs=inspected)
+        stops = tuple(stop for stop in self.request.sampling.stop if not stop.isspace())
+        return replace(self.request.sampling, seed=keyed_seed(seed, key), limit=budget, logprobs=inspected, stop=stops)
 
     def _style(self, resolved: Resolved) -> AnswerStyle:
         request = self.request
@@ -218,6 +223,7 @@ class Answer:
             wait,
             self.config.abstain_message,
             probed=request.mode != "off",
+            blank_stops=tuple(stop for stop in request.sampling.stop if stop.isspace()),
         )
 
     def _fitting(self, budget: int, prompt: int, room: int) -> int:

@@ -46,7 +46,7 @@ class Metrics:
         self.surplus = self._counter("surplus_tokens", "Tokens that were generated and not used.")
         self.probe_tokens = self._counter("probe_tokens", "Tokens of probes.", "kind")
         self.budget = self._counter("budget_tokens", "Thinking budgets of finished requests.")
-        self.baseline = self._counter("baseline_tokens", "Mean thinking tokens without early stops, per request.")
+        self.baseline = self._counter("baseline_tokens", "Thinking tokens that the same requests take without early stops.")
         self.probes = self._counter("probes", "Probes by outcome.", "outcome")
         self.cache_misses = self._counter("probe_cache_misses", "Probes whose prompt the server had to read again.")
         self.probe_certainty = self._histogram("probe_certainty", "Certainties of probes.", CERTAINTIES)
@@ -79,8 +79,8 @@ class Metrics:
         self.answers.inc(result.answer_tokens)
         self.surplus.inc(result.outcome.wasted_tokens)
         self.budget.inc(result.resolved.budget)
-        if mean is not None and result.request.mode == "on":
-            self.baseline.inc(mean)
+        unstopped = mean if result.request.mode == "on" else None  # one that nothing stops is its own baseline
+        self.baseline.inc(result.thinking_tokens if unstopped is None else unstopped)
         for kind, tokens in result.probe_tokens.items():
             self.probe_tokens.labels(kind).inc(tokens)
         if result.request.mode != "off":

@@ -1,4 +1,4 @@
-"""The bodies of requests, checked by pydantic: chat completions, completions, and the `cgr` object in both."""
+"""The bodies of requests, checked by pydantic: one for each endpoint, and the `cgr` object in all of them."""
 
 from __future__ import annotations
 
@@ -150,3 +150,58 @@ class CompletionBody(SamplingFields):
 
     prompt: str | list[Any]
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+
+
+class InputItem(Strict):
+    """One item of the input of `POST /v1/responses`. Messages are read here; other items are for the upstream."""
+
+    type: str | None = None
+    role: Literal["system", "developer", "user", "assistant"] | None = None
+    content: str | list[ContentPart] | None = None
+
+
+class ResponsesReasoning(ReasoningOptions):
+    """OpenAI's way to say how to think, and whether to show it as a summary."""
+
+    summary: Literal["auto", "concise", "detailed"] | None = None
+
+
+class ResponsesBody(SamplingFields):
+    """The body of `POST /v1/responses`."""
+
+    input: str | Annotated[list[InputItem], Field(min_length=1, max_length=MAX_MESSAGES)]
+    instructions: str | None = None
+    max_output_tokens: Count | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    include: list[str] | None = None
+    reasoning: ResponsesReasoning | None = None
+
+
+class MessagesTurn(Strict):
+    """One message of `POST /v1/messages`."""
+
+    role: Literal["user", "assistant", "system"]
+    content: str | list[ContentPart]
+
+
+class MessagesThinking(ThinkingOptions):
+    """Anthropic's way to limit the thinking, and to hide it."""
+
+    display: Literal["summarized", "omitted"] | None = None
+
+
+class OutputConfig(Strict):
+    """Anthropic's way to say how hard to think."""
+
+    effort: str | None = None
+
+
+class MessagesBody(SamplingFields):
+    """The body of `POST /v1/messages`."""
+
+    messages: Annotated[list[MessagesTurn], Field(min_length=1, max_length=MAX_MESSAGES)]
+    max_tokens: Count
+    system: str | list[ContentPart] | None = None
+    stop_sequences: Annotated[list[StopText], Field(max_length=MAX_STOPS)] | None = None
+    thinking: MessagesThinking | None = None
+    output_config: OutputConfig | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -18,16 +19,30 @@ from cgr.engines.completions.engine import CompletionsEngine
 from cgr.engines.completions.http import LOOPBACK, WRONG_KEY, Fault, Server
 from cgr.engines.forwarding import ForwardingEngine
 from cgr.server.exchange import Exchange
-from cgr.server.faults import ApiError
+from cgr.server.faults import MESSAGES_PATH, ApiError, messages_error
 from cgr.server.metrics import Metrics
 from cgr.server.result import not_probed
 
 # What a client may tell the upstream: its key is ours, and so is its address.
-PASSED_HEADERS = ("content-type", "accept", "user-agent", "x-session-id", "x-smg-routing-key", "traceparent", "tracestate")
+PASSED_HEADERS = (
+    "content-type", "accept", "user-agent", "x-session-id", "x-smg-routing-key", "traceparent", "tracestate",
+    "anthropic-version", "anthropic-beta",
+)  # fmt: skip
 # What an upstream may tell the client.
 KEPT_HEADERS = ("content-type", "retry-after", "retry-after-ms", "cache-control", "x-should-retry")
 MAX_LINE = 1 << 20  # bytes of a line of a stream that are held back at most
 CONNECT_SECONDS = 10.0
+NO_ENDPOINT = (404, 405, 501)
+RESPONSES_PATH = "/v1/responses"
+# How the line of a stream looks that gets our object, and what our object is put after.
+LAST_LINES = {
+    RESPONSES_PATH: (
+        re.compile(rb'"type":\s*"response\.(?:completed|incomplete|failed)"'),
+        re.compile(rb'"response":\s*\{'),
+    ),
+    MESSAGES_PATH: (re.compile(rb'"type":\s*"message_delta"'), re.compile(rb"\{")),
+}
+LAST_CHUNK = (re.compile(rb'"finish_reason":\s?"'), re.compile(rb"\{"))
 
 
 class Proxy:
@@ -37,6 +52,7 @@ class Proxy:
         thinks = engine.engine if isinstance(engine, ForwardingEngine) else engine  # the one that is not only probed
         assert isinstance(thinks, CompletionsEngine)
         self.engine, self.metrics = thinks, metrics
+        self._paths: dict[str, bool] = {}
         key, addresses = thinks.connected.key, thinks.connected.addresses
         tls = any(address.startswith("https:") for address in addresses)
         local = all(urlsplit(address).hostname in LOOPBACK for address in addresses)
@@ -74,6 +90,14 @@ class Proxy:
             except Fault:
                 continue
         return False
+
+    async def has(self, path: str) -> bool:
+        """Whether the upstream has an endpoint at this path: an empty body is an error of another kind there."""
+        if path not in self._paths:
+            async with self._request("POST", path, b"{}", {"content-type": "application/json"}) as response:
+                await response.read()
+                self._paths[path] = response.status not in NO_ENDPOINT
+        return self._paths[path]
 
     async def pass_on(self, exchange: Exchange, body: bytes, why: str, model: str) -> None:
         """Send this request to an upstream, and its reply to the client. `model`: what the upstream calls it."""
@@ -131,6 +155,7 @@ def _model_in(body: bytes) -> bytes:
 
 
 async def _reply(exchange: Exchange, response: aiohttp.ClientResponse, why: str) -> None:
+    path = exchange.scope["path"]
     ours = b'"cgr":' + orjson.dumps(not_probed(why)) + b","
     headers = {name: response.headers[name] for name in KEPT_HEADERS if name in response.headers}
     headers |= {"x-cgr-stop-cause": "not_probed"}
@@ -138,7 +163,7 @@ async def _reply(exchange: Exchange, response: aiohttp.ClientResponse, why: str)
         if "text/event-stream" in headers.get("content-type", ""):
             await exchange.start(response.status, headers | {"x-accel-buffering": "no"})
             async for lines in _lines(response.content):
-                await exchange.write(_with_result(lines, ours))
+                await exchange.write(_with_result(lines, ours, path))
             await exchange.write(b"", more=False)
             return
         data = await response.read()
@@ -150,7 +175,17 @@ async def _reply(exchange: Exchange, response: aiohttp.ClientResponse, why: str)
         if not exchange.started:
             raise failure from error
         # not after [DONE]: a reply that was complete ends without an exception
-        await exchange.write(b"data: " + orjson.dumps(failure.body()) + b"\n\ndata: [DONE]\n\n", more=False)
+        await exchange.write(_broken(exchange.scope["path"], failure), more=False)
+
+
+def _broken(path: str, error: ApiError) -> bytes:
+    """The end of a stream that broke off."""
+    if path == MESSAGES_PATH:
+        return b"event: error\ndata: " + orjson.dumps(messages_error(error)) + b"\n\n"
+    if path == RESPONSES_PATH:
+        fields = {"type": "error", "code": error.code, "message": error.message, "param": None}
+        return b"event: error\ndata: " + orjson.dumps(fields | error.body()) + b"\n\n"
+    return b"data: " + orjson.dumps(error.body()) + b"\n\ndata: [DONE]\n\n"
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
@@ -166,11 +201,12 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
         yield rest
 
 
-def _with_result(lines: bytes, ours: bytes) -> bytes:
-    """The lines with our object in the chunk that has a finish reason."""
-    if b'"finish_reason":"' not in lines and b'"finish_reason": "' not in lines:
+def _with_result(lines: bytes, ours: bytes, path: str) -> bytes:
+    """The lines with our object in the one that says how the reply ended."""
+    last, place = LAST_LINES.get(path, LAST_CHUNK)
+    if not last.search(lines):
         return lines
-    marked = (b'"finish_reason":"', b'"finish_reason": "')
     return b"\n".join(
-        line.replace(b"{", b"{" + ours, 1) if any(mark in line for mark in marked) else line for line in lines.split(b"\n")
+        place.sub(lambda found: found[0] + ours, line, count=1) if last.search(line) else line
+        for line in lines.split(b"\n")
     )

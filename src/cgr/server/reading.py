@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import re
 import secrets
-import types
-import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cgr.engines.base import Sampling
 from cgr.errors import CgrError, UsageError
 from cgr.records import Message
-from cgr.rules import known_rules
 from cgr.server.config import Mode, ServeConfig
+from cgr.server.conversations import ConversationRequest, Turn, from_chat
 from cgr.server.faults import ApiError, bad_field, not_supported, sentence
-from cgr.server.fields import asks_for_box, effort, effort_budget, given_budget, text_of, unsupported, unsupported_in_chat
+from cgr.server.fields import check_parameters, effort_budget, given_budget, thinks, unsupported
 from cgr.server.generation import Generation
-from cgr.server.protocol import CgrOptions, ChatBody, ChatMessage, CompletionBody, SamplingFields
+from cgr.server.protocol import CgrOptions, ChatBody, CompletionBody, SamplingFields
 from cgr.settings import Settings
 
-TYPE_WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 ALIAS = re.compile(r"(?P<name>.+):(?:(?P<mode>plain|shadow)|cgr-(?P<threshold>[0-9.]+))")
 # Requests with these are passed on to an upstream, even if they ask for probes.
-FOR_UPSTREAM = frozenset({"tools", "functions", "tool_choice", "function_call", "response_format", "messages"})
+FOR_UPSTREAM = frozenset({
+    "tools", "functions", "tool_choice", "function_call", "response_format", "messages", "input", "system", "text",
+    "prompt", "previous_response_id", "conversation", "background", "output_config", "mcp_servers", "container",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,43 +87,50 @@ class RequestReader:
             return "the server probes only requests with a cgr field"
         return "" if boxed or self.config.when == "always" else "no message asks for a \\boxed answer"
 
-    # Chat completions
+    # Conversations
 
     def chat(self, body: ChatBody, headers: Mapping[str, str], request_id: str) -> Generation | PassOn:
         """A chat completion."""
-        wanted = self.wanted(body, headers, boxed=any(map(asks_for_box, body.messages)))
-        if (passed := self._passed(wanted, unsupported_in_chat(body))) is not None:
+        return self.converse(body, from_chat(body), headers, request_id)
+
+    def converse(
+        self,
+        body: SamplingFields,
+        request: ConversationRequest,
+        headers: Mapping[str, str],
+        request_id: str,
+        missing: str = "",
+    ) -> Generation | PassOn:
+        """A reply to messages, of any API. `missing`: the path of this API, if the upstream does not have it."""
+        wanted = self.wanted(body, headers, boxed=request.boxed)
+        if (passed := self._passed(wanted, request.unsupported, missing)) is not None:
             return passed
-        messages = tuple(self._message(number, message) for number, message in enumerate(body.messages))
-        if not messages[-1].content.strip():
-            field = f"messages[{len(messages) - 1}].content"
+        messages = tuple(map(self._message, request.turns))
+        if not messages or not messages[-1].content.strip():
+            field = request.turns[-1].field if messages else "input"
             raise bad_field(field, f"{field}: it is empty.")
         return self._generation(
             body,
             wanted,
             request_id,
             messages,
-            max_tokens=body.max_completion_tokens or body.max_tokens,
-            top_logprobs=(body.top_logprobs or 0) if body.logprobs else None,
-            thinks=self._thinks(body),
+            max_tokens=request.max_tokens,
+            top_logprobs=request.top_logprobs,
+            thinks=thinks(body),
+            shown=request.shown,
+            repeated=request.repeated,
         )
 
-    def _message(self, number: int, message: ChatMessage) -> Message:
+    def _message(self, turn: Turn) -> Message:
         """A message as the chat template takes it. Think tags in it would be read as thinking."""
-        field, text = f"messages[{number}].content", text_of(message) or ""
+        field, text = turn.field, turn.text
         opening, closing = self.tags
-        if message.role == "assistant" and text.lstrip().startswith(opening) and closing in text:
+        if turn.role == "assistant" and text.lstrip().startswith(opening) and closing in text:
             text = text.split(closing, 1)[1]  # earlier thinking is not part of the conversation
         for tag in self.tags:
             if tag in text:
                 raise bad_field(field, f"{field} holds the think tag {tag!r}, which only the model may write.")
-        role = "system" if message.role in ("system", "developer") else message.role
-        return Message(role, text)  # type: ignore[arg-type]
-
-    @staticmethod
-    def _thinks(body: ChatBody) -> bool:
-        disabled = body.thinking is not None and body.thinking.type == "disabled"
-        return not disabled and effort(body) != "none" and given_budget(body) != 0
+        return Message("system" if turn.role == "developer" else turn.role, text)  # type: ignore[arg-type]
 
     # Completions
 
@@ -145,27 +152,26 @@ class RequestReader:
 
     # Both
 
-    def _passed(self, wanted: Wanted, found: list[str]) -> PassOn | None:
-        """Whether to pass the request on. Without an upstream, what is not supported is an error."""
-        if not self.config.gateway:
+    def _passed(self, wanted: Wanted, found: Sequence[str], missing: str = "") -> PassOn | None:
+        """Whether to pass the request on. Without an upstream, what is not supported is an error. `missing`: a path that
+        the upstream does not have, so that nothing can be passed on to it."""
+        if not self.config.gateway or missing:
             if wanted.model != self.served:
                 raise ApiError(
                     404, f"There is no model {wanted.model!r}; this is {self.served!r}.", "model", "model_not_found"
                 )
             if found:
-                raise not_supported(found[0], "by this model")
+                raise not_supported(found[0], f"here, and the upstream has no {missing}" if missing else "by this model")
             return None
         if wanted.model != self.served:
             return PassOn(f"{wanted.model!r} is not the model that is probed", wanted.model)
         if wanted.mode == "off":
             return PassOn(wanted.why, wanted.model)
-        if found and wanted.asked and found[0].split("[")[0] not in FOR_UPSTREAM:
+        if found and wanted.asked and re.split(r"[.\[]", found[0])[0] not in FOR_UPSTREAM:
             raise not_supported(found[0], "together with probes")
         return PassOn(f"{found[0]!r} is not supported together with probes", wanted.model) if found else None
 
-    def _generation(
-        self, body: ChatBody | CompletionBody, wanted: Wanted, request_id: str, prompt: Any, **more: Any
-    ) -> Generation:
+    def _generation(self, body: SamplingFields, wanted: Wanted, request_id: str, prompt: Any, **more: Any) -> Generation:
         options, config = wanted.options, self.config
         style = options.answer_style or config.answer_style
         top = more.get("top_logprobs")
@@ -203,32 +209,11 @@ class RequestReader:
         changes["seed"] = secrets.randbits(31) if body.seed is None else body.seed
         if changes.get("rule") not in (None, self.config.settings.rule):
             changes.setdefault("parameters", {})
-        _check_parameters(changes.get("rule", self.config.settings.rule), options.parameters or {})
+        check_parameters(changes.get("rule", self.config.settings.rule), options.parameters or {})
         try:
             return replace(self.config.settings, **changes)
         except UsageError as error:
             raise _blamed(error, changes) from error
-
-
-def _check_parameters(rule: str, given: Mapping[str, Any]) -> None:
-    """Parameters of a rule must have the declared type; rules check their values, not their types."""
-    if (known := known_rules().get(rule)) is None:
-        return
-    hints = typing.get_type_hints(known)
-    for name, value in given.items():
-        kinds = _kinds(hints[name]) if name in known.parameters() else {type(value)}
-        if type(value) not in kinds:
-            field, words = f"cgr.parameters.{name}", [TYPE_WORDS[kind] for kind in TYPE_WORDS if kind in kinds]
-            raise bad_field(field, f"{field}: it must be {words[-1] if words else 'left out'}.")
-
-
-def _kinds(hint: Any) -> set[type]:
-    """The types that JSON may have for this hint."""
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        return {kind for one in typing.get_args(hint) for kind in _kinds(one)}
-    if typing.get_origin(hint) is typing.Literal:
-        return {str}
-    return {int, float} if hint is float else {hint} & set(TYPE_WORDS)
 
 
 def _blamed(error: CgrError, changes: Mapping[str, Any]) -> ApiError:
@@ -241,7 +226,7 @@ def _blamed(error: CgrError, changes: Mapping[str, Any]) -> ApiError:
 
 
 def _sampling(body: SamplingFields, settings: Settings, top: int | None) -> Sampling:
-    stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
+    stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or getattr(body, "stop_sequences", None) or ())
     return replace(
         settings.sampling(),
         top_k=max(body.top_k or 0, 0),

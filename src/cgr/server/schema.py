@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from cgr import __version__
-from cgr.server.protocol import ChatBody, CompletionBody
+from cgr.server.protocol import ChatBody, CompletionBody, MessagesBody, ResponsesBody
 
 REF = "#/components/schemas/{model}"
 ERRORS = {
@@ -44,11 +44,13 @@ ERROR = {
 @cache
 def schema() -> dict[str, Any]:
     """The whole schema."""
-    bodies: list[type[BaseModel]] = [ChatBody, CompletionBody]
+    bodies: list[type[BaseModel]] = [ChatBody, CompletionBody, ResponsesBody, MessagesBody]
     _, found = models_json_schema([(one, "validation") for one in bodies], ref_template=REF)
     paths = {
         "/v1/chat/completions": {"post": _post("Reply to a chat.", ChatBody)},
         "/v1/completions": {"post": _post("Continue a prompt.", CompletionBody)},
+        "/v1/responses": {"post": _post("Reply to an input.", ResponsesBody)},
+        "/v1/messages": {"post": _post("Reply to messages.", MessagesBody)},
         "/v1/models": {"get": _get("The models and their aliases.", "application/json")},
         "/health": {"get": _get("Whether this process works.", "application/json")},
         "/ready": {"get": _get("Whether requests can be answered.", "application/json")},

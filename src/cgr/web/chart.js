@@ -286,3 +286,26 @@ function nearest(places, value) {
 function showText(host, sentence) {
   host.replaceChildren(make("p", { class: "instead" }, sentence));
 }
+
+// Below the axis, each answer as a bar until the next answer. `answers`: {x, text, name} in order; the last one ends at `end`.
+function answerBars(chart, answers, end) {
+  const top = chart.height - chart.margin.bottom + 22;
+  let k = 0;
+  while (k < answers.length) {
+    const { x, text, name } = answers[k];
+    while (k < answers.length && answers[k].text === text && answers[k].name === name) k += 1;
+    const left = chart.x(x),
+      right = chart.x(k < answers.length ? answers[k].x : Math.max(end, answers[k - 1].x));
+    const width = Math.max(right - left - 1, 1.5),
+      fits = Math.floor((width - 6) / 6.6);
+    chart.add(svg("rect", { x: left, y: top, width, height: 17, rx: 2, class: `answered ${name}` }));
+    if (text && fits >= Math.min(text.length, 3)) {
+      chart.add(svg("text", { x: left + 4, y: top + 12.5, class: "answer-text" }, shortened(text, fits)));
+    }
+  }
+}
+
+function shortened(text, most) {
+  const letters = [...text];
+  return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : text;
+}

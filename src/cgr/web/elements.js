@@ -29,6 +29,17 @@ function pieces(parts) {
   return parts.map((part) => (typeof part === "string" ? part : number(part.metric, part.value, part.text, "strong")));
 }
 
+function byId(id) {
+  return document.getElementById(id);
+}
+
 function replaceIn(id, ...children) {
-  document.getElementById(id).replaceChildren(...children.flat());
+  byId(id).replaceChildren(...children.flat());
+}
+
+// From light to dark and back; without a choice, the page follows the system.
+function switchTheme() {
+  const root = document.documentElement;
+  const dark = (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  root.dataset.theme = dark ? "light" : "dark";
 }

@@ -45,3 +45,23 @@ function plural(count, one, many = `${one}s`) {
 function tokenUnit(most) {
   return most >= 1e6 ? [1e6, "M"] : most >= 1e4 ? [1e3, "k"] : [1, ""];
 }
+
+// Thresholds in equal steps of doubt: 0.9, 0.99, 0.999, 0.9999, and 1 one step further.
+function doubtPlace(theta) {
+  return theta >= 1 ? 5 : Math.min(5, -Math.log10(1 - theta));
+}
+
+// The thresholds of the slider: in larger steps at first, in smaller steps near 1.
+const SLIDER_THRESHOLDS = [
+  ...range(50, 90, 1).map((n) => n / 100),
+  ...range(900, 980, 5).map((n) => n / 1000),
+  ...range(980, 999, 1).map((n) => n / 1000),
+  ...range(9990, 10000, 1).map((n) => n / 10000),
+  1,
+];
+
+function range(from, to, step) {
+  const numbers = [];
+  for (let n = from; n < to; n += step) numbers.push(n);
+  return numbers;
+}

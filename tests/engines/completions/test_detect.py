@@ -16,7 +16,7 @@ from cgr import open_model
 from cgr.engines.completions import detect
 from cgr.engines.completions.detect import NoAnswer
 from cgr.engines.completions.engine import CompletionsEngine
-from cgr.engines.completions.http import RetryPolicy
+from cgr.engines.completions.policy import RetryPolicy
 from cgr.engines.open import ModelOptions
 from cgr.errors import CgrError, MissingCapability, ModelNotFound, UsageError
 from tests.engines.completions.playing import playing

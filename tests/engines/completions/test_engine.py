@@ -14,7 +14,7 @@ import pytest
 from cgr import Model, open_model
 from cgr.engines.base import Sampling, written_text
 from cgr.engines.completions.engine import CompletionsEngine
-from cgr.engines.completions.http import RetryPolicy
+from cgr.engines.completions.policy import RetryPolicy
 from cgr.engines.completions.session import CompletionsSession
 from cgr.engines.completions.thinking import MAX_AHEAD, ThinkingReader
 from cgr.errors import CgrError, DoesNotFit, EngineError, MissingCapability, ModelNotFound, UsageError

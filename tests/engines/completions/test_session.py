@@ -15,7 +15,8 @@ from cgr.engines.base import Sampling, Stretch, keyed_seed, written_text
 from cgr.engines.completions.client import CompletionClient, Pool, Replica, ServedModel
 from cgr.engines.completions.dialect import Dialect
 from cgr.engines.completions.engine import CHUNK
-from cgr.engines.completions.http import RetryPolicy, Server
+from cgr.engines.completions.http import Server
+from cgr.engines.completions.policy import RetryPolicy
 from cgr.engines.completions.session import CompletionsSession
 from cgr.engines.completions.thinking import ThinkingFormat
 from cgr.engines.scripted import ScriptedEngine

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from cgr.engines.completions.http import RetryPolicy
+from cgr.engines.completions.policy import RetryPolicy
 from cgr.engines.llama.engine import start_server
 from cgr.engines.open import find_model
 

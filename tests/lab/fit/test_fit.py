@@ -324,7 +324,7 @@ def test_a_rule_file_goes_round(tmp_path: Path) -> None:
         ('{"rule": 3}', "holds no rule"),
         ('{"rule": "crg"}', "no rule called 'crg'"),
         ('{"rule": "cgr", "parameters": {"treshold": 0.9}}', "no parameter of cgr called 'treshold'"),
-        ('{"rule": "cgr", "parameters": {"threshold": "high"}}', "do not suit the rule 'cgr'"),
+        ('{"rule": "cgr", "parameters": {"threshold": "high"}}', "The value of 'threshold' of 'cgr' cannot be 'high'"),
     ],
 )
 def test_files_that_hold_no_rule(tmp_path: Path, text: str, what: str) -> None:

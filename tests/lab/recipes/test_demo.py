@@ -24,7 +24,9 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     assert not (folder / "report" / "made.json").exists()
     done = command("demo", *SMALL, "--out", str(folder))
     assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+    *progress, last = done.stderr.splitlines()  # a slow machine has time for lines about its progress
+    assert last == "Writing the report: tables, figures and a page."
+    assert all(" of 14 traces" in line for line in progress)
     return folder, done.stdout
 
 
@@ -35,14 +37,40 @@ def times(folder: Path) -> dict[Path, int]:
 def test_the_demo_shows_a_table_a_picture_and_a_page(demo: tuple[Path, str]) -> None:
     folder, out = demo
     assert "arithmetic problems, once each" in out
+    assert "The time left is shown once each problem was thought about once" in " ".join(out.split())
     assert f"14 of 14 traces are in {folder}" in out
     for name in ("baseline", "CGR 0.96", "CGR 0.97", "CGR 0.98", "CGR 0.99"):
         assert f"\n{name} " in out
-    shown, page = out.splitlines()[-2:]
-    assert page == f"page:    {folder}/report/index.html"
-    assert shown.startswith(f"picture: {folder}/report/figures/")
-    assert Path(shown.split()[1]).read_bytes().startswith(b"\x89PNG")
+    assert "the model also wrote" not in out
+    assert f"cgr report {folder}" not in out  # it is written already
+    shown, page = out.split("\n\n")[-2].splitlines()
+    assert page == f"page:      file://{folder}/report/index.html"
+    assert shown.startswith(f"picture:   file://{folder}/report/figures/")
+    assert Path(shown.split("file://")[1]).read_bytes().startswith(b"\x89PNG")
     assert (folder / "report" / "index.html").is_file()
+
+
+def test_the_demo_shows_what_a_fixed_budget_of_the_same_cost_gets(demo: tuple[Path, str]) -> None:
+    folder, out = demo
+    heads, *rows = next(part for part in out.split("\n\n") if "baseline " in part).splitlines()
+    assert "Fixed budget" in heads
+    assert "Fixed budget: the accuracy of one budget for all traces that costs as many tokens as CGR" in out
+    adaptive = json.loads((folder / "report" / "report.json").read_text())["adaptive"]
+    for row, numbers in zip(rows[1:], adaptive, strict=True):
+        fixed = numbers["fixed_accuracy"]
+        assert row.split()[3] == ("–" if fixed is None else f"{100 * fixed:.1f}%")
+
+
+def test_the_demo_says_what_to_type_next(demo: tuple[Path, str]) -> None:
+    folder, out = demo
+    head, *commands = out.split("\n\n")[-1].splitlines()
+    assert head == "Next:"
+    assert [line.split("  ")[1].split(" ", 1)[1].strip() for line in commands] == [
+        f"open {folder}",
+        "solve",
+        f"probe {folder} --for all",
+        f"compare {folder}",
+    ]
 
 
 def test_a_second_call_makes_nothing_and_loads_no_model(demo: tuple[Path, str]) -> None:

@@ -128,8 +128,12 @@ class Browser:
 
     def open(self, path: Path, address: str = "") -> None:
         """Open a file and wait until the page has drawn itself."""
+        self.visit(path.as_uri() + address)
+
+    def visit(self, url: str) -> None:
+        """Open an address and wait until the page has drawn itself."""
         self.blank()
-        self._load(path.as_uri() + address)
+        self._load(url)
         self.wait_until(DRAWN)
 
     def blank(self) -> None:

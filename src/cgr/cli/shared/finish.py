@@ -56,9 +56,10 @@ def nothing_recorded() -> int:
     return INTERRUPTED
 
 
-def print_summary(summary: Summary, *, quiet: bool = False) -> None:
-    """Print what a run has and what failed. Failures, and all of an interrupted run, go to standard error."""
-    for line in [] if quiet else summary_lines(summary):
+def print_summary(summary: Summary, *, quiet: bool = False, then: bool = True) -> None:
+    """Print what a run has and what failed. Failures, and all of an interrupted run, go to standard error. `then`: with the
+    next command."""
+    for line in [] if quiet else summary_lines(summary, then=then):
         say(line, err=summary.interrupted)
     for line in failure_lines(summary.failures):
         say(line, err=True)

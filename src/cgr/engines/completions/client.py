@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from cgr.engines.completions.dialect import LLAMA, CompletionRequest, Dialect, Piece, read_reply, request_body
-from cgr.engines.completions.http import BadReply, Fault, Purpose, RequestKind, RetryPolicy, Server
+from cgr.engines.completions.http import BadReply, Fault, Purpose, RequestKind, Server
+from cgr.engines.completions.policy import RetryPolicy
 from cgr.engines.text.chat import ThinkTags, render
 from cgr.engines.text.model_files import LocalTokenizer
 from cgr.errors import EngineError, UsageError
@@ -168,10 +169,11 @@ class CompletionClient:
 
     async def _pieces(self, events: AsyncIterator[dict[str, Any]]) -> AsyncIterator[Piece]:
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        whole, known = self.dialect.api == LLAMA, self.dialect.token_ids != "none"
         async for event in events:
             piece = read_reply(self.dialect, event, decoder)
             # awaited only where needed: this runs for every token of every stream
-            yield piece if self.dialect.api == LLAMA else await self._with_ids_and_texts(piece)
+            yield piece if whole or (known and len(piece.tokens) < 2) else await self._with_ids_and_texts(piece)
 
     async def _with_ids_and_texts(self, piece: Piece) -> Piece:
         """Add ids if the server returns only texts, and the tokens' texts if it returns only ids."""
@@ -249,6 +251,9 @@ class CompletionClient:
             ids = await self.apply_template(conversation)
         except (EngineError, UsageError):  # a model without a chat template
             return await self._rendered(conversation, tags)
+        opened = await self.encode(tags.open)  # cached, so that the usual template costs no further request
+        if opened and ids[-len(opened) :] == opened:
+            return ids
         tail = await self.decode(ids[-16:])
         return ids if tail.rstrip().endswith(tags.open) else (*ids, *await self.encode(f"{tags.open}\n"))
 

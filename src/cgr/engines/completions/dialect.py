@@ -216,18 +216,23 @@ def _llama_tokens(rows: Sequence[dict[str, Any]], decoder: codecs.IncrementalDec
 
 
 def _openai_piece(dialect: Dialect, data: dict[str, Any], decoder: codecs.IncrementalDecoder | None) -> Piece:
-    usage = data.get("usage") or {}
-    details = usage.get("prompt_tokens_details") or {}
-    cached = int(details.get("cached_tokens") or 0)
-    prefilled = max(int(usage.get("prompt_tokens") or 0) - cached, 0) if details else 0
+    cached, prefilled = _cached_and_prefilled(usage) if (usage := data.get("usage")) else (0, 0)
     if not data["choices"]:
         return Piece((), "", cached=cached, prefilled=prefilled)
     choice = data["choices"][0]
-    text, tokens = str(choice.get("text") or ""), _openai_tokens(choice.get("logprobs"), decoder)
+    logprobs = choice.get("logprobs")
+    text, tokens = str(choice.get("text") or ""), _openai_tokens(logprobs, decoder) if logprobs else ()
     ids = tuple(map(int, choice.get("token_ids") or ())) if dialect.token_ids == "field" else tuple(t.id for t in tokens)
     if len(tokens) == 1 and not tokens[0].text:
         tokens = (replace(tokens[0], text=text),)
     return Piece(ids, text, tokens, cached, prefilled, _openai_stop(choice))
+
+
+def _cached_and_prefilled(usage: dict[str, Any]) -> tuple[int, int]:
+    """Tokens of the prompt that were cached, and that were read; zeros if the server does not say."""
+    details = usage.get("prompt_tokens_details") or {}
+    cached = int(details.get("cached_tokens") or 0)
+    return cached, max(int(usage.get("prompt_tokens") or 0) - cached, 0) if details else 0
 
 
 def _openai_stop(choice: dict[str, Any]) -> WrittenStop | None:
@@ -240,9 +245,7 @@ def _openai_stop(choice: dict[str, Any]) -> WrittenStop | None:
     return "stop" if reason == "stop" and isinstance(choice.get("stop_reason"), str) else OPENAI_STOPS[reason]
 
 
-def _openai_tokens(logprobs: dict[str, Any] | None, decoder: codecs.IncrementalDecoder | None) -> tuple[Token, ...]:
-    if not logprobs:
-        return ()
+def _openai_tokens(logprobs: dict[str, Any], decoder: codecs.IncrementalDecoder | None) -> tuple[Token, ...]:
     if "content" in logprobs:  # llama-server, with ids and bytes
         return _llama_tokens(logprobs["content"], decoder)
     given = logprobs.get("top_logprobs") or []

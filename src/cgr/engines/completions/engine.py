@@ -29,7 +29,8 @@ from cgr.engines.base import (
 )
 from cgr.engines.completions.client import CompletionClient, Pool, Replica, ServedModel
 from cgr.engines.completions.dialect import Dialect
-from cgr.engines.completions.http import RetryPolicy, Server
+from cgr.engines.completions.http import Server
+from cgr.engines.completions.policy import RetryPolicy
 from cgr.engines.completions.session import CompletionsSession
 from cgr.engines.completions.thinking import ThinkingFormat
 from cgr.engines.open import ModelOptions

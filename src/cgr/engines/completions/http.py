@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
-import json
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -19,7 +18,8 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from cgr.engines.completions.policy import RetryPolicy as RetryPolicy  # noqa: PLC0414 - exported from here
+from cgr.engines.completions.json_codec import dumps, loads
+from cgr.engines.completions.policy import RetryPolicy
 from cgr.errors import CgrError, DoesNotFit, EngineError, UsageError
 
 TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
@@ -116,21 +116,21 @@ class Server:
                 yield events
 
     async def _events(self, response: aiohttp.ClientResponse) -> AsyncGenerator[dict[str, Any], None]:
-        rest, limit = b"", self.policy.first
-        while chunk := await _read_some(response, limit):
+        rest, begun = b"", False
+        while chunk := await response.content.readany():
             *lines, rest = (rest + chunk).split(b"\n")
             if len(rest) > MAX_LINE_BYTES:
                 raise BadReply(f"it sent an event of more than {MAX_LINE_BYTES} bytes")
             for line in lines:
-                if (event := read_event(line)) is not None:
-                    limit = self.policy.stall
+                if line and (event := read_event(line)) is not None:
+                    begun = begun or _limit_silence(response, self.policy.stall)
                     yield event
 
     @asynccontextmanager
     async def _request(
         self, method: str, path: str, body: dict[str, Any] | None = None, purpose: Purpose | None = None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        data = None if body is None else dumps(body)
         begun, outcome = False, "cancelled"
         try:
             response = await self._session().request(
@@ -199,10 +199,13 @@ async def _read_to_end(response: aiohttp.ClientResponse) -> None:
             pass
 
 
-async def _read_some(response: aiohttp.ClientResponse, limit: float | None) -> bytes:
-    """What has arrived of the body, b"" at its end."""
-    async with asyncio.timeout(limit):
-        return await response.content.readany()
+def _limit_silence(response: aiohttp.ClientResponse, seconds: float | None) -> bool:
+    """From now on, fail if the server sends nothing for so long. This is aiohttp's own timer of the connection: another one
+    for each read would be started and cancelled for every token."""
+    if response.connection and response.connection.protocol:
+        response.connection.protocol.read_timeout = seconds
+        response.connection.protocol.start_timeout()
+    return True
 
 
 def _fault(error: Exception, policy: RetryPolicy, begun: bool) -> Fault:
@@ -242,7 +245,7 @@ def _document(response: aiohttp.ClientResponse, content: bytes) -> dict[str, Any
 
 def _parsed(data: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(data)
+        value = loads(data)
     except ValueError as error:
         raise BadReply("it sent something that is not JSON") from error
     if not isinstance(value, dict):

@@ -12,7 +12,8 @@ from cgr.engines.completions.client import CompletionClient, Pool, ServedModel
 from cgr.engines.completions.detect import SAMPLE, Detection, detect, sample_prompt, served_model, tokenizer_style
 from cgr.engines.completions.dialect import LLAMA, CompletionRequest, Dialect
 from cgr.engines.completions.engine import CHUNK, NAME, Connected, Place, check_key, server_capabilities
-from cgr.engines.completions.http import RetryPolicy, Server
+from cgr.engines.completions.http import Server
+from cgr.engines.completions.policy import RetryPolicy
 from cgr.engines.completions.thinking import ThinkingFormat
 from cgr.engines.open import ModelOptions
 from cgr.engines.text import chat
@@ -135,8 +136,6 @@ async def _template_end(client: CompletionClient) -> str:
 
 def _chunk(dialect: Dialect, given: int | None, notes: list[str]) -> int | None:
     """Tokens of a request in chunked mode; None to think in one stream."""
-    if given is not None and given < 1:
-        raise UsageError("A chunk has at least one token.", "Use --chunk 32, or leave it out.")
     if given:
         return given
     if not dialect.stream:

@@ -61,6 +61,7 @@ class ThinkingReader:
         self._over = self._banned = self._watched = False
         self._limit, self._target = limit, 0  # how far a stream is read, how far chunks are
         self._wake_at = 1  # tokens in the buffer that wake the caller: waking it for each one costs more than reading it
+        self._deliver: OnPiece = None  # passes tokens on to the caller's function while the caller sleeps
         self._logprobs: list[float] = []  # of all tokens received, those of the trace first
         self._tops: list[float] = []
         self._watch = EndTagWatch(form.tag)
@@ -81,11 +82,16 @@ class ThinkingReader:
                 if on_text and text:
                     on_text(text)
             self._taken.set()
+            if len(self.trace) >= end:
+                self._received.set()
 
         pass_on()
-        while len(self.trace) < end and not self._over:
-            await self._more(end, pass_on if on_text else None)
-            pass_on()
+        try:
+            while len(self.trace) < end and not self._over:
+                await self._more(end, pass_on if on_text else None)
+                pass_on()
+        finally:
+            self._deliver = None
         ended = len(self.trace) < end
         logprobs, tops = (tuple(values[start : len(self.trace)]) for values in (self._logprobs, self._tops))
         return Stretch(tuple(self.trace[start:]), ended, ended and self.eos, logprobs, tops)
@@ -141,6 +147,7 @@ class ThinkingReader:
         if self.form.chunk and not self._is_running():
             await self._read_to(self._end_of_chunk(), on_piece)
             return
+        self._deliver = on_piece
         self._wake_at = 1 if on_piece else min(target - len(self.trace), MAX_AHEAD)
         task = self._start()
         if not self.ahead and not task.done():
@@ -227,8 +234,8 @@ class ThinkingReader:
             if self._over:
                 self.wasted += last - number
                 break
-        if on_piece:
-            on_piece()
+        if deliver := on_piece or self._deliver:
+            deliver()
         if len(self.ahead) >= self._wake_at:  # at the end of a stream, `_run` wakes it
             self._received.set()
         while not self.form.chunk and len(self.ahead) >= MAX_AHEAD:

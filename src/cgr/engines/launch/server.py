@@ -18,7 +18,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cgr.engines.completions.engine import CompletionsEngine, Connected
-from cgr.engines.completions.http import Fault, RetryPolicy, Server
+from cgr.engines.completions.http import Fault, Server
+from cgr.engines.completions.policy import RetryPolicy
 from cgr.engines.launch import watchdog
 from cgr.engines.open import ModelOptions
 from cgr.errors import EngineError, UsageError

@@ -23,7 +23,8 @@ from cgr.engines.base import FILTERS, Capabilities, Engine, ModelInfo
 from cgr.engines.completions.client import CompletionClient, Pool, ServedModel
 from cgr.engines.completions.dialect import Dialect
 from cgr.engines.completions.engine import CHUNK, CompletionsEngine, Connected, Place
-from cgr.engines.completions.http import RetryPolicy, Server
+from cgr.engines.completions.http import Server
+from cgr.engines.completions.policy import RetryPolicy
 from cgr.engines.completions.thinking import ThinkingFormat
 from cgr.engines.llama.header import GgufHead, read_head
 from cgr.engines.open import EMBEDDED, SHIPPED, ModelOptions, find_model

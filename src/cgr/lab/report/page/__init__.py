@@ -25,8 +25,8 @@ from cgr.records import Probe
 PageRun = tuple[RunInfo, Sequence[RecordedTrace], Mapping[str, Any]]
 
 FILE = "index.html"
-SHARED = ("base.css", "chart.css", "elements.js", "numbers.js", "chart.js")  # in cgr/web
-STYLES = ("base.css", "chart.css", "page.css", "tables.css", "media.css")
+SHARED = ("base.css", "chart.css", "thinking.css", "elements.js", "numbers.js", "chart.js")  # in cgr/web
+STYLES = ("base.css", "chart.css", "thinking.css", "page.css", "tables.css", "media.css")
 SCRIPTS = (
     *("data.js", "decide.js", "scores.js", "curves.js", "numbers.js", "elements.js", "chart.js", "headline.js", "hero.js"),
     *("figures.js", "figures-trust.js", "figures-tokens.js", "tables.js", "summary.js", "prospects.js", "compare.js"),

@@ -98,7 +98,10 @@ function listen() {
   byId("find").addEventListener("input", () => lists.get(state.run).arrange());
   byId("order").addEventListener("change", () => lists.get(state.run).arrange());
   byId("more").addEventListener("click", () => lists.get(state.run).showAll());
-  byId("theme").addEventListener("click", switchTheme);
+  byId("theme").addEventListener("click", () => {
+    switchTheme();
+    writeAddress();
+  });
   byId("controls").addEventListener("submit", (event) => event.preventDefault());
   byId("unfold").addEventListener("click", () => {
     const open = byId("controls").classList.toggle("is-open");
@@ -141,11 +144,4 @@ function markInvalid(id, problem) {
   byId(id).setAttribute("aria-invalid", String(Boolean(problem)));
   message.hidden = !problem;
   message.textContent = problem && `${problem} Shown: ${certaintyText(state[id])}.`;
-}
-
-function switchTheme() {
-  const root = document.documentElement;
-  const dark = (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
-  root.dataset.theme = dark ? "light" : "dark";
-  writeAddress();
 }

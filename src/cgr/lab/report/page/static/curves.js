@@ -1,20 +1,5 @@
 // Computes the series that the figures show.
 
-// The thresholds of the slider: in larger steps at first, in smaller steps near 1.
-const SLIDER_THRESHOLDS = [
-  ...range(50, 90, 1).map((n) => n / 100),
-  ...range(900, 980, 5).map((n) => n / 1000),
-  ...range(980, 999, 1).map((n) => n / 1000),
-  ...range(9990, 10000, 1).map((n) => n / 10000),
-  1,
-];
-
-function range(from, to, step) {
-  const numbers = [];
-  for (let n = from; n < to; n += step) numbers.push(n);
-  return numbers;
-}
-
 // Cost (thinking and probe tokens) and accuracy at each threshold.
 function costByThreshold(run, budget, abstain) {
   return SLIDER_THRESHOLDS.filter((theta) => theta > run.highestBound).map((theta) => {

@@ -48,11 +48,6 @@ function accuracySpan(baseline, ofRule, byBudget) {
   return around([Math.max(low, baseline - SHOWN_LOSS), high], { least: 0.06, floor: 0, ceiling: 1.01 });
 }
 
-// Thresholds in equal steps of doubt: 0.9, 0.99, 0.999, 0.9999, and 1 one step further.
-function doubtPlace(theta) {
-  return theta >= 1 ? 5 : Math.min(5, -Math.log10(1 - theta));
-}
-
 // Without known answers there is no accuracy to show.
 function drawTokensByThreshold(run, state, now, { byThreshold }) {
   const host = plot("trade-off"),

@@ -9,10 +9,6 @@ let redrawPending = false,
   announceTimer = 0,
   addressTimer = 0;
 
-function byId(id) {
-  return document.getElementById(id);
-}
-
 function chooseRun(run) {
   state.run = run;
   state.budget = run.budget;

@@ -98,7 +98,11 @@ function drawStrip(host, run, trace, state, decision, longest) {
   for (let i = trace.from; i < trace.to && at[i] <= end; i++) points.push([at[i], certainty[i], flags[i], answer[i]]);
   chart.line(points, "accent thin");
   for (const [x, y, flag] of points) chart.dot([x, y], dotName(trace, flag), points.length > 60 ? 1.8 : 2.8);
-  answerBars(chart, run, trace, points, end);
+  answerBars(
+    chart,
+    points.map(([x, , flag, index]) => ({ x, text: run.answers[index], name: dotName(trace, flag) })),
+    end,
+  );
   chart.down(decision.used, "stop");
   chart.show(
     points.map(([x]) => x),
@@ -114,31 +118,6 @@ function dotName(trace, flag) {
   if (!(flag & CLOSED)) return "open";
   if (!trace.graded) return "accent";
   return flag & RIGHT ? "right" : "wrong";
-}
-
-function answerBars(chart, run, trace, points, end) {
-  const top = chart.height - chart.margin.bottom + 22;
-  let k = 0;
-  while (k < points.length) {
-    const first = k;
-    while (k < points.length && points[k][3] === points[first][3] && points[k][2] === points[first][2]) k += 1;
-    const left = chart.x(points[first][0]),
-      right = chart.x(k < points.length ? points[k][0] : Math.max(end, points[k - 1][0]));
-    const width = Math.max(right - left - 1, 1.5);
-    chart.add(
-      svg("rect", { x: left, y: top, width, height: 17, rx: 2, class: `answered ${dotName(trace, points[first][2])}` }),
-    );
-    const text = run.answers[points[first][3]],
-      fits = Math.floor((width - 6) / 6.6);
-    if (text && fits >= Math.min(text.length, 3)) {
-      chart.add(svg("text", { x: left + 4, y: top + 12.5, class: "answer-text" }, shortened(text, fits)));
-    }
-  }
-}
-
-function shortened(text, most) {
-  const letters = [...text];
-  return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : text;
 }
 
 function stripLabel(run, trace, decision) {
