@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 VLLM := .venv-vllm
+CLIENTS := .venv-clients
+LITELLM := .venv-litellm
 BIN := $(VENV)/bin
 CGR := $(BIN)/cgr
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
@@ -9,7 +11,7 @@ TRAIN_OUT ?= runs/train
 STEPS ?= 4400
 DECAY_FROM ?= 3000
 
-.PHONY: help setup browser demo test check train export model-card test-transformers test-engines bench bench-engines house torture clean
+.PHONY: help setup browser demo test check train export model-card test-transformers test-engines test-clients bench bench-engines house torture clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 20
@@ -53,7 +55,7 @@ browser:  ## Debian's chromium for the tests of the page, where it can be instal
 	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || echo "no chromium: the tests of the page will be skipped"
 
 test: check browser  ## ruff, mypy and every test that needs no large install
-	$(BIN)/python -m pytest -m 'not heavy and not vllm'
+	$(BIN)/python -m pytest -m 'not heavy and not vllm and not clients'
 
 test-transformers: $(VENV)/.transformers  ## the tests that need torch and transformers
 	$(BIN)/python -m pytest -m heavy
@@ -68,6 +70,25 @@ $(VLLM)/.ready: constraints-vllm.txt
 
 test-engines: $(VENV)/.transformers $(VLLM)/.ready  ## real servers: parity, forcing, cancellation, faults (a large install)
 	CGR_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(BIN)/python -m pytest -m 'heavy or vllm'
+
+# LiteLLM needs an older openai than the others. No client needs torch; the constraints say which, should one ask for it.
+$(CLIENTS)/.ready: tests/clients/requirements.txt constraints.txt
+	$(PYTHON) -m venv $(CLIENTS)
+	$(CLIENTS)/bin/python -m pip install --quiet --constraint constraints.txt --requirement tests/clients/requirements.txt
+	$(CLIENTS)/bin/python -m pip install --quiet --no-deps --editable .
+	touch $@
+
+$(LITELLM)/.ready: tests/clients/requirements-litellm.txt constraints.txt
+	$(PYTHON) -m venv $(LITELLM)
+	$(LITELLM)/bin/python -m pip install --quiet --constraint constraints.txt --requirement tests/clients/requirements-litellm.txt
+	touch $@
+
+tests/clients/node/node_modules: tests/clients/node/package.json
+	@command -v npm >/dev/null || { echo "no npm: the tests of JavaScript clients will be skipped"; exit 0; } && npm --prefix tests/clients/node install --no-audit --no-fund
+	@if [ -d $@ ]; then touch $@; fi
+
+test-clients: setup $(CLIENTS)/.ready $(LITELLM)/.ready tests/clients/node/node_modules  ## SDKs and programs that use the server, each for real
+	CGR_CLIENTS_PYTHON=$(CURDIR)/$(CLIENTS)/bin/python CGR_LITELLM_PYTHON=$(CURDIR)/$(LITELLM)/bin/python $(BIN)/python -m pytest -m clients
 
 train: $(VENV)/.train  ## train the embedded model (about two hours on two cores; goes on where it stopped)
 	$(BIN)/python -m training.train --out $(TRAIN_OUT) --steps $(STEPS) --decay-from $(DECAY_FROM) --compile
@@ -92,4 +113,4 @@ torture: setup  ## 10,000 generated requests to the server: none may be an error
 	CGR_CASES=1250 $(BIN)/python -m pytest tests/server/test_bad_input.py -k generated
 
 clean:  ## remove the environment and caches
-	rm -rf $(VENV) $(VLLM) .mypy_cache .ruff_cache .pytest_cache build dist
+	rm -rf $(VENV) $(VLLM) $(CLIENTS) $(LITELLM) tests/clients/node/node_modules .mypy_cache .ruff_cache .pytest_cache build dist

@@ -63,6 +63,7 @@ ALLOWED = {
     },
     "doctor": CORE | {"cgr"},
     "server": CORE | {"cgr", "lab/store", "engines/text", "engines/completions"},
+    "integrations": {"errors", "server"},
     "cli": CORE | {"cgr", "doctor", "server", "engines/text", "engines/completions", *LAB},
     "cgr": CORE,
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]
 from prometheus_client.parser import text_string_to_metric_families
 
 from cgr.cli.serve import command
@@ -37,7 +37,8 @@ def expressions() -> list[str]:
 @pytest.fixture(scope="module")
 def known() -> dict[str, set[str]]:
     """The labels of each metric, by the names of its series as Prometheus reads them from /metrics."""
-    metrics, found = Metrics(), {}
+    metrics = Metrics()
+    found: dict[str, set[str]] = {}
     for one in vars(metrics).values():
         names = set(getattr(one, "_labelnames", ()))
         if not hasattr(one, "_type"):

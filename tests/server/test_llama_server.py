@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -51,3 +52,18 @@ def test_a_client_that_leaves_frees_the_slots(llama: Served) -> None:
         with connection(llama, None, stream=True, cgr={"threshold": 1.0}):
             llama.wait_metric(1, "cgr_requests_in_flight")
     assert llama.chat(QUESTION, cgr={}, seed=3).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/responses", {"input": QUESTION, "max_output_tokens": 8}),
+        ("/v1/messages", {"messages": [{"role": "user", "content": QUESTION}], "max_tokens": 8}),
+    ],
+)
+def test_other_apis_reach_its_own_endpoints(llama: Served, path: str, body: dict[str, Any]) -> None:
+    assert llama.post(path, **body).json()["cgr"]["stop_cause"] == "not_probed"
+    text = llama.post(path, **body, stream=True).text
+    assert text.count('"cgr.result"') == text.count('"stop_cause":"not_probed"') == 1
+    probed = llama.post(path, **body, cgr={}).json()
+    assert probed["cgr"]["rule"] == "cgr"

@@ -15,7 +15,6 @@ from cgr.errors import EngineError
 from cgr.server.protocol import CgrOptions
 
 ADDRESS, ADDRESS_VARIABLE, KEY_VARIABLE = "http://127.0.0.1:8321/v1", "CGR_SERVER_URL", "CGR_SERVER_KEY"
-Reply = ModelOutput | tuple[ModelOutput | Exception, ModelCall]
 
 
 class CgrServerAPI(OpenAICompatibleAPI):
@@ -50,15 +49,17 @@ class CgrServerAPI(OpenAICompatibleAPI):
 
     async def generate(
         self, input: list[ChatMessage], tools: list[ToolInfo], tool_choice: ToolChoice, config: GenerateConfig
-    ) -> Reply:
+    ) -> ModelOutput | tuple[ModelOutput | Exception, ModelCall]:
         """A reply, with the result object in its metadata."""
-        reply: Reply = await super().generate(input, tools, tool_choice, config)
+        reply = await super().generate(input, tools, tool_choice, config)
         if not isinstance(reply, tuple):
             return reply
         output, call = reply
         if isinstance(output, ModelOutput) and isinstance(call.response, dict) and not call.error:
             if "cgr" not in call.response:
-                raise EngineError(f"The replies of {self.base_url} have no cgr object.", "Is it the address of `cgr serve`?")
+                raise EngineError(
+                    f"The replies of {self.base_url} have no cgr object.", "Is it the address of `cgr serve`?"
+                )
             output.metadata = (output.metadata or {}) | {"cgr": call.response["cgr"]}
         return output, call
 

@@ -2,10 +2,10 @@
 import { readFileSync } from "node:fs";
 import Anthropic from "@anthropic-ai/sdk";
 
-const [address, question] = process.argv.slice(2);
+const [address, question, model] = process.argv.slice(2);
 const client = new Anthropic({ baseURL: address, apiKey: "none" });
 const given = {
-  model: "embedded",
+  model,
   max_tokens: 2000,
   messages: [{ role: "user", content: question }],
   thinking: { type: "enabled", budget_tokens: 1024 },

@@ -2,27 +2,27 @@
 import { readFileSync } from "node:fs";
 import OpenAI from "openai";
 
-const [address, question] = process.argv.slice(2);
+const [address, question, model] = process.argv.slice(2);
 const client = new OpenAI({ baseURL: `${address}/v1`, apiKey: "none" });
 const messages = [{ role: "user", content: question }];
 const more = { seed: 3, cgr: { threshold: 0.9 } };
 
-const chat = await client.chat.completions.create({ model: "embedded", messages, ...more });
+const chat = await client.chat.completions.create({ model, messages, ...more });
 const streamed = { text: "", thinking: "", cgr: null };
-for await (const chunk of await client.chat.completions.create({ model: "embedded", messages, stream: true, ...more })) {
+for await (const chunk of await client.chat.completions.create({ model, messages, stream: true, ...more })) {
   streamed.text += chunk.choices[0]?.delta?.content ?? "";
   streamed.thinking += chunk.choices[0]?.delta?.reasoning_content ?? "";
   streamed.cgr = chunk.cgr ?? streamed.cgr;
 }
-const helped = await client.chat.completions.stream({ model: "embedded", messages, ...more }).finalChatCompletion();
-const response = await client.responses.create({ model: "embedded", input: question, ...more });
+const helped = await client.chat.completions.stream({ model, messages, ...more }).finalChatCompletion();
+const response = await client.responses.create({ model, input: question, ...more });
 const thinking = [];
-const stream = client.responses.stream({ model: "embedded", input: question, ...more });
+const stream = client.responses.stream({ model, input: question, ...more });
 stream.on("response.reasoning_text.delta", (event) => thinking.push(event.delta));
 const final = await stream.finalResponse();
 let refused = "";
 try {
-  await client.chat.completions.create({ model: "embedded", messages, tools: [{ type: "function", function: { name: "f" } }] });
+  await client.chat.completions.create({ model, messages, tools: [{ type: "function", function: { name: "f" } }] });
 } catch (error) {
   refused = error.param;
 }

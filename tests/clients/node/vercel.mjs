@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, streamText } from "ai";
 
-const [address, question] = process.argv.slice(2);
+const [address, question, model] = process.argv.slice(2);
 const results = [];
 const cgr = createOpenAICompatible({
   name: "cgr",
@@ -23,7 +23,7 @@ const cgr = createOpenAICompatible({
 });
 const version = (name) => JSON.parse(readFileSync(new URL(`node_modules/${name}/package.json`, import.meta.url))).version;
 // Fields of the request that the library does not know are provider options.
-const given = { model: cgr("embedded"), prompt: question, seed: 3, providerOptions: { cgr: { cgr: { threshold: 0.9 } } } };
+const given = { model: cgr(model), prompt: question, seed: 3, providerOptions: { cgr: { cgr: { threshold: 0.9 } } } };
 
 const whole = await generateText(given);
 const stream = streamText(given);

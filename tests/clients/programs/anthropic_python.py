@@ -5,10 +5,10 @@ import sys
 
 import anthropic
 
-address, question = sys.argv[1:]
+address, question, model = sys.argv[1:]
 client = anthropic.Anthropic(base_url=address, api_key="none")
 given = {
-    "model": "embedded",
+    "model": model,
     "max_tokens": 2000,
     "messages": [{"role": "user", "content": question}],
     "thinking": {"type": "enabled", "budget_tokens": 1024},
@@ -25,8 +25,8 @@ second = client.messages.create(**{**given, "messages": turns})
 try:
     client.messages.create(**given, tools=[{"name": "f", "input_schema": {"type": "object"}}])
     refused = ""
-except anthropic.BadRequestError as error:
-    refused = error.body["error"]["param"]
+except anthropic.APIStatusError as error:
+    refused = error.body["error"].get("param")
 
 
 def seen(found):
@@ -35,16 +35,22 @@ def seen(found):
 
 
 print(
-    json.dumps({
-        "version": anthropic.__version__,
-        "messages": seen(message) | {"cgr": message.cgr, "tokens": message.usage.output_tokens_details.thinking_tokens},
-        "messages_stream": seen(final)
-        | {
-            "cgr": next(event.cgr for event in events if event.type == "message_delta"),
-            "probes": [event.cgr["at"] for event in events if event.type == "content_block_delta" and "cgr" in event.model_extra],
-            "final_has_cgr": hasattr(final, "cgr"),
-        },
-        "second": seen(second),
-        "refused": refused,
-    })
+    json.dumps(
+        {
+            "version": anthropic.__version__,
+            "messages": seen(message) | {"cgr": message.cgr, "tokens": message.usage.output_tokens_details.thinking_tokens},
+            "messages_stream": seen(final)
+            | {
+                "cgr": next(event.cgr for event in events if event.type == "message_delta"),
+                "probes": [
+                    event.cgr["at"]
+                    for event in events
+                    if event.type == "content_block_delta" and "cgr" in event.model_extra
+                ],
+                "final_has_cgr": hasattr(final, "cgr"),
+            },
+            "second": seen(second),
+            "refused": refused,
+        }
+    )
 )

@@ -7,10 +7,10 @@ from importlib.metadata import version
 from langchain_deepseek import ChatDeepSeek
 from langchain_openai import ChatOpenAI
 
-address, question = sys.argv[1:]
+address, question, model = sys.argv[1:]
 body = {"extra_body": {"seed": 3}}
-deepseek = ChatDeepSeek(model="embedded", api_base=f"{address}/v1", api_key="none", **body)
-openai = ChatOpenAI(model="embedded", base_url=f"{address}/v1", api_key="none", **body)
+deepseek = ChatDeepSeek(model=model, api_base=f"{address}/v1", api_key="none", include_response_headers=True, **body)
+openai = ChatOpenAI(model=model, base_url=f"{address}/v1", api_key="none", **body)
 
 
 def seen(message):
@@ -20,6 +20,7 @@ def seen(message):
         "reasoning_tokens": (message.usage_metadata or {}).get("output_token_details", {}).get("reasoning"),
         "keys": sorted(message.response_metadata),
         "cgr": message.response_metadata.get("cgr"),
+        "certainty": (message.response_metadata.get("headers") or {}).get("x-cgr-certainty"),
     }
 
 
@@ -32,10 +33,12 @@ def joined(chunks):
 
 
 print(
-    json.dumps({
-        "versions": {name: version(name) for name in ("langchain-core", "langchain-deepseek", "langchain-openai")},
-        "deepseek": seen(deepseek.invoke(question)),
-        "deepseek_stream": seen(joined(deepseek.stream(question))),
-        "openai": seen(openai.invoke(question)),
-    })
+    json.dumps(
+        {
+            "versions": {name: version(name) for name in ("langchain-core", "langchain-deepseek", "langchain-openai")},
+            "deepseek": seen(deepseek.invoke(question)),
+            "deepseek_stream": seen(joined(deepseek.stream(question))),
+            "openai": seen(openai.invoke(question)),
+        }
+    )
 )

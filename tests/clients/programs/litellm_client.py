@@ -8,7 +8,7 @@ from importlib.metadata import version
 import litellm
 import openai
 
-address, question, *proxy = sys.argv[1:]
+address, question, model, *proxy = sys.argv[1:]
 messages = [{"role": "user", "content": question}]
 
 
@@ -39,13 +39,15 @@ if proxy:
 else:
     create = litellm.completion
     given = {
-        "model": "openai/embedded", "api_base": f"{address}/v1", "api_key": "none", "messages": messages,
+        "model": f"openai/{model}", "api_base": f"{address}/v1", "api_key": "none", "messages": messages,
         "extra_body": {"seed": 3, "cgr": {"threshold": 0.9}},
     }  # fmt: skip
 print(
-    json.dumps({
-        "version": version("litellm"),
-        "whole": seen(create(**given)),
-        "stream": streamed(create(**given, stream=True)),
-    })
+    json.dumps(
+        {
+            "version": version("litellm"),
+            "whole": seen(create(**given)),
+            "stream": streamed(create(**given, stream=True)),
+        }
+    )
 )
