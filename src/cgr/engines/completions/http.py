@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from cgr.engines.completions.json_codec import dumps, loads
-from cgr.engines.completions.policy import RetryPolicy as RetryPolicy  # the public name is here
+from cgr.engines.completions.policy import RetryPolicy
 from cgr.errors import CgrError, DoesNotFit, EngineError, UsageError
 
 TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
