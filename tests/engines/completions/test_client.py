@@ -11,7 +11,8 @@ import pytest
 from cgr.engines.base import Sampling
 from cgr.engines.completions.client import Attempts, CompletionClient, Pool, Replica, ServedModel
 from cgr.engines.completions.dialect import CompletionRequest, Dialect, Piece
-from cgr.engines.completions.http import RetryPolicy, Server
+from cgr.engines.completions.http import Server
+from cgr.engines.completions.policy import RetryPolicy
 from cgr.engines.text.chat import ThinkTags
 from cgr.errors import CgrError, DoesNotFit, EngineError
 from cgr.records import Message, Token
