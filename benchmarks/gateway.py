@@ -130,7 +130,7 @@ def process(*words: str) -> Iterator[Process]:
         yield Process(popen, f"{found[1] or 'http://127.0.0.1:'}{found[2]}")
     finally:
         popen.terminate()
-        popen.wait(60)
+        popen.communicate(timeout=60)  # also closes the pipe
 
 
 @contextmanager

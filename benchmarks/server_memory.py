@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -66,10 +66,10 @@ def samples(kind: str, count: int) -> list[float]:
     return found
 
 
-def memory(results: Results, count: int | None = None) -> None:
+def memory(results: Results, count: int | None = None, kinds: Sequence[str] = tuple(AT_ONCE)) -> None:
     """No growth after the first tenth of the requests."""
     wanted = count or (QUICK_REQUESTS if results.quick else REQUESTS)
-    for kind in AT_ONCE:
+    for kind in kinds:
         found = samples(kind, wanted)
         what = f"memory after {wanted:,} requests, over that after the first {wanted // SAMPLES:,}"
         hold = GROWTH if wanted >= REQUESTS else None
@@ -80,8 +80,10 @@ def memory(results: Results, count: int | None = None) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=QUICK_REQUESTS, help="of each kind of server")
+    parser.add_argument("--kind", action="append", choices=AT_ONCE, help="only this kind of server")
+    options = parser.parse_args()
     results = Results(quick=True)
-    memory(results, parser.parse_args().requests)
+    memory(results, options.requests, options.kind or tuple(AT_ONCE))
     for row in results.rows:
         click.echo(f"{line(row)} {row.detail}")
 

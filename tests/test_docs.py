@@ -34,6 +34,7 @@ FOREIGN = {
     "--enable-prompt-tokens-details",
     "--from-step",
     "--logprobs-mode",
+    "--model-base-url",
     "--no-enable-chunked-prefill",
     "--parallel",
 }

@@ -375,7 +375,7 @@ OTHERS: list[tuple[str, ...]] = [
     *(("fit", "RUN", "--rule", value) for value in ("", "nope", "fixed-budget", "[/x]")),
     *(("fit", "RUN", "--rule", "cgr", "--set", value) for value in ("x=1", "threshold=7", "=", "interval=0")),
     *(("fit", "RUN", "--rule", "cgr", "--share", value) for value in ("nan", "-1", "0", "2", "inf")),
-    ("fit", "RUN", "--rule", "cgr", "--probe-set", "nope"),
+    ("fit", "RUN", "--rule", "cgr", "--probes", "nope"),
     ("fit", "RUN", "--rule", "cgr", "--out", "OUT"),
     *(("ablate", "RUN", "--only", value) for value in ("", "nope", ",")),
     *(("ablate", "RUN", "--threshold", value) for value in ("nan", "2", "-1", "inf", "x")),

@@ -29,7 +29,7 @@ def test_help_lists_every_command(flag: str) -> None:
     assert done.returncode == 0
     for verb in VERBS:
         assert f"\n  {verb} " in done.stdout
-    assert len(VERBS) == 16
+    assert len(VERBS) == 18
 
 
 def test_the_command_alone_prints_the_help() -> None:

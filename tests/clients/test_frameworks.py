@@ -105,7 +105,8 @@ def evaluated(folder: Path, *options: str, env: dict[str, str]) -> dict[str, Any
 
 @pytest.mark.parametrize("stream", ["false", "true"])
 def test_inspect_by_our_provider(own: Served, tmp_path: Path, stream: str) -> None:
-    options = ("--model", f"cgr/{model_of(own)}", "-M", "threshold=0.95", "-M", f"stream={stream}", "--seed", "3")
+    options = ["--model", f"cgr/{model_of(own)}", "-M", "threshold=0.95", "-M", "answer_style=boxed"]
+    options += ["-M", f"stream={stream}", "--seed", "3"]
     log = evaluated(tmp_path, *options, env={"CGR_SERVER_URL": f"{own.address}/v1"})
     output = log["samples"][0]["output"]
     assert output["metadata"]["cgr"]["threshold"] == 0.95

@@ -74,6 +74,8 @@ def test_langchain(own: Served) -> None:
     assert float(found["deepseek"]["certainty"]) >= 0.99  # of the header
     assert found["openai"]["thinking"] is None  # by its own design
     assert "\\boxed{169}" in found["openai"]["text"]
+    reasoning, text = found["responses"]
+    check({"thinking": reasoning["content"][0]["text"], "text": text["text"]}, result=False)
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages"])

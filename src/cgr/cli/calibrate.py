@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @click.option(PROBES, "probe_set", metavar="NAME",
               help="Name of the probe set to read.  [default: the set called default, or the run's first]")  # fmt: skip
 @click.option("--out", type=PATH, help="File to write, ending in .json.  [default: RUN/calibration.json]")
-@click.option("--check", "other", type=PATH, metavar="RUN", help="Does the promise in RUN hold on this other run?")
+@click.option("--check", "other", type=PATH, metavar="RUN", help="Test whether the promise in RUN holds on this other run.")
 @JSON_OPTION
 def command(run: Path, other: Path | None, out: Path | None, as_json: bool, **options: Any) -> int:
     """Find the cheapest threshold of a rule that a RUN proves to lose little, and write it to a file for `cgr solve

@@ -1,4 +1,4 @@
-"""`cgr serve`: an OpenAI-compatible server that stops thinking when the model is certain."""
+"""`cgr serve`: a server with the APIs of OpenAI and Anthropic that stops thinking when the model is certain."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def command(
     abstain_message: str | None,
     **options: Any,
 ) -> int:
-    """Serve a model by OpenAI's API, and stop its thinking when it is certain.
+    """Serve a model by the APIs of OpenAI and Anthropic, and stop its thinking when it is certain.
 
     With --base-url, it is a gateway in front of vLLM, SGLang or llama-server. Otherwise it serves a model of its own: the
     embedded one, or --model.

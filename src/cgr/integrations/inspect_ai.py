@@ -56,12 +56,13 @@ class CgrServerAPI(OpenAICompatibleAPI):
             return reply
         output, call = reply
         if isinstance(output, ModelOutput) and isinstance(call.response, dict) and not call.error:
-            if "cgr" not in call.response:
-                raise EngineError(
-                    f"The replies of {self.base_url} have no cgr object.", "Is it the address of `cgr serve`?"
-                )
             output.metadata = (output.metadata or {}) | {"cgr": call.response["cgr"]}
         return output, call
+
+    def on_response(self, response: dict[str, Any]) -> None:
+        """Refuse a server that is another one: the log would lack what this provider is for."""
+        if not response.get("cgr"):
+            raise EngineError(f"The replies of {self.base_url} have no cgr object.", "Is it the address of `cgr serve`?")
 
     async def stream_completion(self, stream: Any) -> Any:
         """The whole reply of a stream. The client that joins its chunks would drop the result object."""
@@ -73,7 +74,7 @@ class CgrServerAPI(OpenAICompatibleAPI):
                 yield chunk
 
         completion = await super().stream_completion(noted())
-        completion.cgr = next(found for found in reversed(results) if found)
+        completion.cgr = next((found for found in reversed(results) if found), None)
         return completion
 
 

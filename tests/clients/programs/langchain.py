@@ -11,6 +11,9 @@ address, question, model = sys.argv[1:]
 body = {"extra_body": {"seed": 3}}
 deepseek = ChatDeepSeek(model=model, api_base=f"{address}/v1", api_key="none", include_response_headers=True, **body)
 openai = ChatOpenAI(model=model, base_url=f"{address}/v1", api_key="none", **body)
+responses = ChatOpenAI(
+    model=model, base_url=f"{address}/v1", api_key="none", use_responses_api=True, output_version="responses/v1", **body
+)
 
 
 def seen(message):
@@ -39,6 +42,7 @@ print(
             "deepseek": seen(deepseek.invoke(question)),
             "deepseek_stream": seen(joined(deepseek.stream(question))),
             "openai": seen(openai.invoke(question)),
+            "responses": responses.invoke(question).content,
         }
     )
 )

@@ -11,8 +11,7 @@ import pytest
 from cgr.engines.base import Sampling
 from cgr.engines.completions.client import Attempts, CompletionClient, Pool, Replica, ServedModel
 from cgr.engines.completions.dialect import CompletionRequest, Dialect, Piece
-from cgr.engines.completions.http import Server
-from cgr.engines.completions.policy import RetryPolicy
+from cgr.engines.completions.http import RetryPolicy, Server
 from cgr.engines.text.chat import ThinkTags
 from cgr.errors import CgrError, DoesNotFit, EngineError
 from cgr.records import Message, Token
@@ -179,8 +178,13 @@ async def test_a_conversation_of_several_turns() -> None:
         await on_server(served, lambda client: client.prompt(turns, TAGS), chat_template=template)
     text = "[system]Be brief.[user]Hi[assistant]Hello.[user]Why?<think>\n"
     assert served.requests[0].body["content"] == text
-    async with serving(document({"tokens": [5, 6]}), document({"tokens": [6]})) as served:  # the tag is token 6
+    known = document({"tokens": [5, 6]}), document({"tokens": [6]})  # the prompt, then the open tag: they end alike
+    async with serving(*known) as served:
         assert await on_server(served, lambda client: client.prompt(turns, TAGS), VLLM) == (5, 6)
+    assert len(served.requests) == 2
+    line_break = document({"tokens": [5, 6, 7]}), document({"tokens": [6]}), document({"prompt": "<think>\n"})
+    async with serving(*line_break) as served:
+        assert await on_server(served, lambda client: client.prompt(turns, TAGS), VLLM) == (5, 6, 7)
     roles = [message["role"] for message in served.requests[0].body["messages"]]
     assert roles == ["system", "user", "assistant", "user"]
 

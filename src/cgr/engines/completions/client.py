@@ -251,7 +251,7 @@ class CompletionClient:
             ids = await self.apply_template(conversation)
         except (EngineError, UsageError):  # a model without a chat template
             return await self._rendered(conversation, tags)
-        opened = await self.encode(tags.open)  # cached, so that the usual template costs no further request
+        opened = await self.encode(tags.open)  # cached: a prompt that ends with the tag costs no further request
         if opened and ids[-len(opened) :] == opened:
             return ids
         tail = await self.decode(ids[-16:])

@@ -122,7 +122,7 @@ class Server:
             if len(rest) > MAX_LINE_BYTES:
                 raise BadReply(f"it sent an event of more than {MAX_LINE_BYTES} bytes")
             for line in lines:
-                if (event := read_event(line)) is not None:
+                if line and (event := read_event(line)) is not None:
                     limit = self.policy.stall
                     yield event
 

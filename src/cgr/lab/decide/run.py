@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cgr.errors import NotRecorded
+from cgr.errors import NotRecorded, UnknownName
 from cgr.lab.decide.arrays import Decisions, ProbeArrays
 from cgr.lab.decide.columns import Columns
 from cgr.lab.decide.replay import decide_probes
@@ -68,6 +68,8 @@ class Run:
         """The run in a folder. `probe_set`: the main set; by default, see `default_probe_set`."""
         with Store.open(folder) as store:
             sets, filled = store.probe_sets(), store.filled_sets()
+            if probe_set is not None and probe_set not in sets:
+                raise UnknownName.among("probe set", probe_set, sets)
             main = probe_set or default_probe_set(sets, filled)
             made, info = store.made(), store.info(main or DEFAULT)
             keys = frozenset(made) if main is None else store.probed(main)
