@@ -334,11 +334,13 @@ def test_the_keyboard_is_enough(tab: Browser, own: Served) -> None:
     tab.run('byId("theta-slide").focus()')
     before = tab.run("page.theta")
     key(tab, "ArrowLeft", 37)
-    wait(tab, f"page.theta < {before}")
+    wait(tab, f"page.theta < {before} && !page.pending")
     assert tab.run('byId("theta-slide").getAttribute("aria-valuetext")') == str(tab.run("page.theta"))
     tab.run('document.querySelector("#curve svg").focus()')
     key(tab, "ArrowRight", 39)
     assert "32 tokens" in text(tab, "#curve .reading")
+    tab.set("#theta-slide", LOWER)
+    assert tab.run('document.activeElement === document.querySelector("#curve svg")')
     unnamed = tab.run("""[...document.querySelectorAll("input, select, textarea, button")].filter((one) =>
       !one.labels?.length && !one.innerText.trim() && !one.getAttribute("aria-label")).map((one) => one.id)""")
     assert unnamed == []

@@ -101,7 +101,9 @@ function updateCurve(withCgr, beside, theta, stop) {
   if (page.withCgr === page.drawnFor && key === page.curve) return;
   page.curve = key;
   page.drawnFor = page.withCgr;
+  const focused = host.contains(document.activeElement);
   drawCurve(host, withCgr, beside, theta, stop);
+  if (focused) host.querySelector("svg").focus({ preventScroll: true }); // a new probe must not take the keyboard away
 }
 
 function stopText(probe, theta, words) {
