@@ -11,7 +11,7 @@ TRAIN_OUT ?= runs/train
 STEPS ?= 4400
 DECAY_FROM ?= 3000
 
-.PHONY: help setup browser demo test check train export model-card test-transformers test-engines test-clients bench bench-engines house torture clean
+.PHONY: help setup browser demo test check train export model-card test-transformers test-engines test-clients bench bench-engines house torture release-check help-page clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 20
@@ -111,6 +111,12 @@ model-card: setup  ## measure the embedded model on unseen problems and write do
 
 torture: setup  ## 10,000 generated requests to the server: none may be an error of its own
 	CGR_CASES=1250 $(BIN)/python -m pytest tests/server/test_bad_input.py -k generated
+
+release-check: setup  ## packages, installs in clean environments, licences, commands of the docs (ARGS=--quick for seconds)
+	$(BIN)/python -m release $(ARGS)
+
+help-page: setup  ## write docs/help.md from the help texts of the commands
+	$(BIN)/python -m release.help_page
 
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) $(VLLM) $(CLIENTS) $(LITELLM) tests/clients/node/node_modules .mypy_cache .ruff_cache .pytest_cache build dist
