@@ -12,7 +12,7 @@ from cgr.cli.main import commands
 PAGE = Path(__file__).parent.parent / "docs" / "help.md"
 HEAD = """# Every command and its options
 
-What `cgr COMMAND --help` prints. `make help-page` writes this page from the program, and a test compares the two.
+What each command prints with `--help`. `make help-page` writes this page from the program, and a test compares the two.
 """
 WIDTH = 120
 
