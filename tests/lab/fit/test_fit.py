@@ -31,7 +31,7 @@ from tests.support import command
 
 COUNT, BUDGET, INTERVAL = 150, 160, 10
 INFO = RunInfo("made-up", "none", "none", BUDGET, INTERVAL)
-EVERY = Calibrated(interval=INTERVAL, rare=1, hope=0.45)
+EVERY = Calibrated(interval=INTERVAL, rare=1)
 
 
 def probe(at: int, answer: str, certainty: float) -> Probe:
