@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from cgr.errors import NotRecorded
 from cgr.records import Probe
-from cgr.rules import Calibrated, Seen
+from cgr.rules import Calibrated, Seen, make_rule
 from cgr.rules.history import History, features
 from tests.rules.beyond import UNCLOSED, Row, gist, live, recorded
 
@@ -76,6 +77,27 @@ ROWS = [
 ]
 
 
+STATED = made(answered=(0, 0, 0, 0, 0, -30, 35, 0), left=(9,) + (0,) * 7)  # stated once says no, twice says yes
+AGO = made(answered=(50, 0, 0, 0, 0, 0, 0, -10), left=(9,) + (0,) * 7)  # yes unless it is long ago
+TWICE = "a b 7 c d 7 e f g h i j k l m n"
+LARGER = TWICE.replace("7", "77")
+ROWS += [
+    Row("on how often the answer stands in the thinking", STATED, [SURE], (2, 4, 6), "certainty", 6, "7", thinking=TWICE),
+    Row(
+        "which must be stated as a whole",
+        STATED,
+        [SURE],
+        ALL,
+        "budget",
+        16,
+        "7",
+        thinking=LARGER,
+    ),
+    Row("never counts as long ago", AGO, [OTHER], ALL, "budget", 16, "8", thinking=TWICE),
+    Row("and just now as near", AGO, [OTHER, OTHER, SURE], (2, 4, 6), "certainty", 6, "7", thinking=TWICE),
+]
+
+
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.line)
 async def test_live(row: Row) -> None:
     expected = (row.cause, row.tokens, row.answer, row.cause == "gave_up", row.probes)
@@ -101,6 +123,37 @@ def test_a_certainty_of_one_is_finite() -> None:
     assert all(math.isfinite(value) for value in features(History(1.0), 1, 100))
     seen = Seen(1, (Probe(1, "7", 1.0, True, (1.0,)),))
     assert Calibrated(answered=(0.0, 1e9, 0.0, 0.0, 0.0)).weigh(seen)[0] == pytest.approx(1)
+
+
+def test_a_file_of_the_first_form_decides_as_before() -> None:
+    """It had `hope`, the level below which there was none, and gave up."""
+    old = {"price": 0.3, "rare": 1, "floor": 0.5, "hope": 0.2, "span": 16, "hopeless": [[0.125, 0.5], [0.375, 0.95]]}
+    opened = make_rule("calibrated", interval=2, left=[9, 0, 0, 0, 0], **old)
+    assert opened == GIVES
+    assert not opened.reads_stated
+
+
+def test_a_live_probe_is_cut_short_unless_its_answer_may_be_given() -> None:
+    """A drought of 6 of 16 tokens ends the thinking."""
+    dry = tuple(Probe(at, "3", 0.1, closed=True) for at in (2, 4, 6))
+    assert [DRY.cut_below(Seen(at, dry[:before])) for at, before in ((2, 0), (4, 1), (6, 2), (8, 3))] == [
+        0.5,
+        0.5,
+        None,
+        None,
+    ]
+    assert GIVES.cut_below(Seen(6, dry[:2])) == 0.2
+
+
+def test_why_it_stopped() -> None:
+    assert DRY.why("certainty", 0.9) == "more thinking was not worth its tokens"
+    assert DRY.why("certainty", 0.1) == "a correct answer became too unlikely"
+
+
+def test_without_where_the_answer_stands_it_cannot_decide() -> None:
+    seen = Seen(2, (Probe(2, "7", 0.9, True, (0.9,)),))
+    with pytest.raises(NotRecorded, match="stands in the thinking was not recorded"):
+        STATED.on_probe(seen)
 
 
 def test_the_price_is_compared_cautious_ones_last() -> None:

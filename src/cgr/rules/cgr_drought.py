@@ -29,6 +29,7 @@ class CgrDrought(Cgr):
     main: ClassVar[str | None] = "drought"
     grid: ClassVar[tuple[float, ...]] = (0.05, 0.075, 0.1, 0.125, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1.0)
     allowed_loss: ClassVar[float | None] = 0.5
+    example: ClassVar[str] = "--set drought=0.2"
 
     @property
     def sure_at(self) -> float | None:

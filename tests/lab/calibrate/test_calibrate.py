@@ -204,7 +204,7 @@ def test_grade_is_the_difference_to_answering_everything() -> None:
 
 def test_a_rule_that_gives_up_changes_the_answer() -> None:
     run = run_of([trace("q", 0, ("7", 0.1)), trace("p", 0, ("7", 0.99))])
-    rule = Calibrated(interval=INTERVAL, rare=1, price=1.0, hopeless=((0.1, 0.99),))
+    rule = Calibrated(interval=INTERVAL, rare=1, price=1.0, hopeless=((0.1, 0.99),), then="give-up")
     decided = run.decide(rule)
     assert decided.gave_up.tolist() == [True, False]
     assert decided.agrees.tolist() == [False, True]

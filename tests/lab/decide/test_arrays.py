@@ -158,8 +158,8 @@ ANY_POSITION = [name for name, cls in BUILT_IN.items() if cls.any_position and c
 def test_these_rules_are_decided_by_probes_at_any_position() -> None:
     """`adaptive` chooses its positions on a grid."""
     assert set(ANY_POSITION) == {
-        *("answer-consistency", "calibrated", "cgr", "cgr-forced", "conformal", "dynasor", "give-up", "loop-breaker"),
-        *("puma-verify", "smoothed", "sure-twice"),
+        *("answer-consistency", "calibrated", "cgr", "cgr-drought", "cgr-forced", "code-stop", "conformal", "dynasor"),
+        *("give-up", "loop-breaker", "puma-verify", "smoothed", "sure-twice"),
     }
     assert [name for name in BUILT_IN if make_rule(name).needs_grid] == ["adaptive"]
     assert Level.any_position
@@ -217,7 +217,7 @@ def test_a_rule_cannot_give_up_on_a_probe_that_was_cut_short() -> None:
 def test_these_rules_have_an_array_form() -> None:
     assert set(WITH_ARRAYS) == {
         *("cgr", "fixed-budget", "answer-consistency", "calibrated", "conformal", "deepconf", "deer", "dynasor", "eat"),
-        "puma-verify",
+        *("cgr-drought", "code-stop", "puma-verify"),
     }
 
 
