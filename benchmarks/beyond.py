@@ -40,7 +40,7 @@ from cgr.rules import (
 
 PLAIN = Cgr(threshold=0.99)
 MARKS = {EQUAL: "  ", UNKNOWN: " ?", WORSE: " !"}
-SHOWN = ("interval", "rare", "rising", "floor", "hope", "patience")
+SHOWN = ("interval", "rare", "rising", "floor", "then", "patience")
 
 
 @dataclass(frozen=True, eq=False)

@@ -152,7 +152,7 @@ def _probe(rule: Rule, seen: Seen) -> Generator[Request, Reply, Seen]:
     """Probe here, unless this position was just probed."""
     if seen.probes and seen.last.at == seen.at:
         return seen
-    probe = cast(Probe, (yield Ask(seen.at, cut_below=rule.sure_at)))
+    probe = cast(Probe, (yield Ask(seen.at, cut_below=rule.cut_below(seen))))
     return replace(seen, probes=(*seen.probes, probe))
 
 

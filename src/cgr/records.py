@@ -206,7 +206,8 @@ class Probe(Record):
     certainty was already too low: the certainty is then an upper bound, and the answer is incomplete. `entropy` is that
     of the first token, in bits. If only the entropy was requested, there is no answer, and the one probability is the
     total probability of the alternatives that were returned. `options`: for a question with lettered options, the
-    probability of each letter where the answer's letter was decoded.
+    probability of each letter where the answer's letter was decoded. `stated`: how often the answer stands in the thinking
+    before the probe, and how many characters come after the last time, (0, 0) if it never does; None: not known.
     """
 
     at: int
@@ -224,6 +225,7 @@ class Probe(Record):
     decoded: int = 0
     seconds: float = 0.0
     options: OptionProbabilities = ()
+    stated: tuple[int, int] | None = None
 
     @property
     def raw_certainty(self) -> float:

@@ -213,7 +213,7 @@ async def replay(engine: ReplayEngine, rule: Rule, budget: int = 8, **options: A
 @pytest.mark.parametrize("thinking", [EIGHT, "a b c </think> d", "a b c d </think> e", "a b c <eos>", "</think>"])
 @pytest.mark.parametrize("sure_at", [2, 4, 1 << 30])
 async def test_a_replay_decides_as_it_was(thinking: str, sure_at: int) -> None:
-    _, player = await recorded(scripted(thinking, sure_from(sure_at)), OnlyWatches(interval=2))
+    _, player = await recorded(scripted(thinking, sure_from(sure_at)), OnlyWatches(interval=2), full=True)
     live = await run(scripted(thinking, sure_from(sure_at)), RULE, 8, full=True)
     assert (await replay(player, RULE)).decision == live.decision
 

@@ -9,7 +9,7 @@ from cgr.lab.decide.replay import replay
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.records import Probe
 from cgr.rules import Adaptive, GiveUpEarly, LoopBreaker, Rule, Smoothed, SureTwice, make_rule
-from cgr.rules.calibrated import History, history
+from cgr.rules.history import History, history
 from cgr.rules.loop_breaker import loops
 from tests.rules.beyond import UNCLOSED, Row, gist, live, recorded
 
@@ -112,11 +112,11 @@ async def test_replayed_the_same(row: Row) -> None:
         ("smoothed", {"weight": 0}, "'weight' of 'smoothed' cannot be 0"),
         ("give-up", {"patience": 0}, "patience"),
         ("loop-breaker", {"times": 1}, "'times' of 'loop-breaker' cannot be 1"),
-        ("calibrated", {"answered": (1.0,)}, "5 weights"),
+        ("calibrated", {"answered": (1.0,)}, "5 or 8 weights"),
         ("calibrated", {"rare": 0}, "'rare' of '.*' cannot be 0"),
-        ("calibrated", {"left": (1.0,)}, "5 weights"),
+        ("calibrated", {"left": (0.0,) * 8}, "as many as 'answered'"),
         ("calibrated", {"price": -1}, "price"),
-        ("calibrated", {"hope": 0.6}, "'hope' cannot be above that of 'floor'"),
+        ("calibrated", {"low": 0.6}, "'low' cannot be above that of 'floor'"),
     ],
 )
 def test_parameters_that_cannot_be(name: str, parameters: dict[str, float], what: str) -> None:
@@ -173,7 +173,7 @@ def probe(at: int, answer: str, certainty: float, closed: bool = True) -> Probe:
     ],
 )
 def test_history(probes: list[Probe], expected: History) -> None:
-    """From .5 on it is an answer, below .2 there is no hope."""
+    """From .5 on it is an answer, below .2 it is a drought."""
     assert history(probes, 0.5, 0.2) == expected
 
 

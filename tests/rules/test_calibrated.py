@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from cgr.errors import NotRecorded
 from cgr.records import Probe
-from cgr.rules import Calibrated, Seen
-from cgr.rules.calibrated import History, features
+from cgr.rules import Calibrated, Seen, make_rule
+from cgr.rules.history import History, features
 from tests.rules.beyond import UNCLOSED, Row, gist, live, recorded
 
 NONE, UNSURE, HALF, SURE, OTHER = ("3", 0.1), ("3", 0.3), ("7", 0.6), ("7", 0.96), ("8", 0.96)
@@ -19,7 +20,7 @@ ENDLESS = 1 << 20  # a budget of which hardly anything is spent
 
 def made(**parameters: Any) -> Calibrated:
     """Every interval is probed, and stopping saves all that is left of the budget."""
-    chosen: dict[str, Any] = {"price": 0.1, "rare": 1, "left": (9, 0, 0, 0, 0), "floor": 0.5, "hope": 0.2, "span": ENDLESS}
+    chosen: dict[str, Any] = {"price": 0.1, "rare": 1, "left": (9, 0, 0, 0, 0), "floor": 0.5, "span": ENDLESS}
     return Calibrated(interval=2, **chosen | parameters)
 
 
@@ -29,8 +30,9 @@ def weighed(*weights: float, span: int = 16) -> Calibrated:
 
 
 HELD, SELDOM = weighed(-18, 0, 10, 0, 0), made(rare=3, near=0.55, price=0.05)
-GIVES = made(hopeless=((2 / 16, 0.5), (6 / 16, 0.95)), span=16, price=0.3)
-TENTH = Calibrated(interval=2, rare=1, price=0.41, hope=0.2, span=ENDLESS)
+DROUGHT: dict[str, Any] = {"hopeless": ((2 / 16, 0.5), (6 / 16, 0.95)), "span": 16, "price": 0.3}
+DRY, GIVES = made(**DROUGHT), made(**DROUGHT, then="give-up", low=0.2)
+TENTH = Calibrated(interval=2, rare=1, price=0.41, span=ENDLESS)
 BY_CHANGES = made(price=0.5, left=(0, 0, 0, 0, 1))
 ROWS = [
     Row("unfitted, the chance is the certainty", made(price=0.05), [NONE, HALF, SURE], (2, 4, 6), "certainty", 6, "7"),
@@ -53,13 +55,46 @@ ROWS = [
     Row("the saving depends on the same", BY_CHANGES, [SURE, OTHER], (2, 4), "certainty", 4, "8"),
     Row("it is no more than the rest of the budget", made(price=0.045, span=16), [SURE], ALL, "budget", 16, "7"),
     Row("and no less than nothing", made(left=(-1, 0, 0, 0, 0)), [SURE], ALL, "budget", 16, "7"),
-    Row("without hope for long enough it gives up", GIVES, [NONE], (2, 4, 6), "gave_up", 6, None),
-    Row("not closed is no hope", GIVES, [UNCLOSED], (2, 4, 6), "gave_up", 6, None),
-    Row("hope between begins anew", GIVES, [NONE, NONE, UNSURE, NONE], (2, 4, 6, 8, 10, 12), "gave_up", 12, None),
-    Row("neither an answer nor hopeless goes on", GIVES, [UNSURE], ALL, "budget", 16, "3"),
-    Row("unfitted, nothing is given up", made(price=0.4), [NONE], ALL, "budget", 16, "3"),
+    Row("after a drought it stops with the last answer", DRY, [NONE], (2, 4, 6), "certainty", 6, "3"),
+    Row("below the floor is a drought", DRY, [UNSURE], (2, 4, 6), "certainty", 6, "3"),
+    Row("an answer that is not closed is not given", DRY, [NONE, NONE, UNCLOSED, NONE], (2, 4, 6, 8), "certainty", 8, "3"),
+    Row("an answer between begins it anew", DRY, [NONE, NONE, HALF, NONE], (2, 4, 6, 8, 10, 12), "certainty", 12, "3"),
+    Row("or it gives up", GIVES, [NONE], (2, 4, 6), "gave_up", 6, None),
+    Row("also if the answer is not closed", GIVES, [UNCLOSED], (2, 4, 6), "gave_up", 6, None),
+    Row(
+        "with a low of its own, above that begins anew",
+        GIVES,
+        [NONE, NONE, UNSURE, NONE],
+        (2, 4, 6, 8, 10, 12),
+        "gave_up",
+        12,
+        None,
+    ),
+    Row("neither an answer nor a drought goes on", GIVES, [UNSURE], ALL, "budget", 16, "3"),
+    Row("unfitted, no drought ends the thinking", made(price=0.4), [NONE], ALL, "budget", 16, "3"),
     Row("while the chance is below near, one interval in rare", SELDOM, [NONE], (6, 12), "budget", 16, "3"),
     Row("else each", SELDOM, [NONE, NONE, HALF, SURE], (6, 8), "certainty", 8, "7"),
+]
+
+
+STATED = made(answered=(0, 0, 0, 0, 0, -30, 35, 0), left=(9,) + (0,) * 7)  # stated once says no, twice says yes
+AGO = made(answered=(50, 0, 0, 0, 0, 0, 0, -10), left=(9,) + (0,) * 7)  # yes unless it is long ago
+TWICE = "a b 7 c d 7 e f g h i j k l m n"
+LARGER = TWICE.replace("7", "77")
+ROWS += [
+    Row("on how often the answer stands in the thinking", STATED, [SURE], (2, 4, 6), "certainty", 6, "7", thinking=TWICE),
+    Row(
+        "which must be stated as a whole",
+        STATED,
+        [SURE],
+        ALL,
+        "budget",
+        16,
+        "7",
+        thinking=LARGER,
+    ),
+    Row("never counts as long ago", AGO, [OTHER], ALL, "budget", 16, "8", thinking=TWICE),
+    Row("and just now as near", AGO, [OTHER, OTHER, SURE], (2, 4, 6), "certainty", 6, "7", thinking=TWICE),
 ]
 
 
@@ -88,6 +123,37 @@ def test_a_certainty_of_one_is_finite() -> None:
     assert all(math.isfinite(value) for value in features(History(1.0), 1, 100))
     seen = Seen(1, (Probe(1, "7", 1.0, True, (1.0,)),))
     assert Calibrated(answered=(0.0, 1e9, 0.0, 0.0, 0.0)).weigh(seen)[0] == pytest.approx(1)
+
+
+def test_a_file_of_the_first_form_decides_as_before() -> None:
+    """It had `hope`, the level below which there was none, and gave up."""
+    old = {"price": 0.3, "rare": 1, "floor": 0.5, "hope": 0.2, "span": 16, "hopeless": [[0.125, 0.5], [0.375, 0.95]]}
+    opened = make_rule("calibrated", interval=2, left=[9, 0, 0, 0, 0], **old)
+    assert opened == GIVES
+    assert not opened.reads_stated
+
+
+def test_a_live_probe_is_cut_short_unless_its_answer_may_be_given() -> None:
+    """A drought of 6 of 16 tokens ends the thinking."""
+    dry = tuple(Probe(at, "3", 0.1, closed=True) for at in (2, 4, 6))
+    assert [DRY.cut_below(Seen(at, dry[:before])) for at, before in ((2, 0), (4, 1), (6, 2), (8, 3))] == [
+        0.5,
+        0.5,
+        None,
+        None,
+    ]
+    assert GIVES.cut_below(Seen(6, dry[:2])) == 0.2
+
+
+def test_why_it_stopped() -> None:
+    assert DRY.why("certainty", 0.9) == "more thinking was not worth its tokens"
+    assert DRY.why("certainty", 0.1) == "a correct answer became too unlikely"
+
+
+def test_without_where_the_answer_stands_it_cannot_decide() -> None:
+    seen = Seen(2, (Probe(2, "7", 0.9, True, (0.9,)),))
+    with pytest.raises(NotRecorded, match="stands in the thinking was not recorded"):
+        STATED.on_probe(seen)
 
 
 def test_the_price_is_compared_cautious_ones_last() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -48,12 +49,21 @@ NAMED = "--model FILE.gguf, or another model."
     metavar="NAME",
     help="Name of the probe set.  [default: default if it is the first, else a name from its options]",
 )
+@click.option("--stated", "only_stated", is_flag=True,
+              help="Make no probes; note where existing answers stand in the thinking (for older runs).")  # fmt: skip
 @click.option("--sessions", type=int, help=SESSIONS)
 @other_model_options
 @QUIET_OPTION
 @JSON_OPTION
 def command(
-    run: Path, rules: str | None, given: ModelOptions, sessions: int | None, quiet: bool, as_json: bool, **request: Any
+    run: Path,
+    rules: str | None,
+    only_stated: bool,
+    given: ModelOptions,
+    sessions: int | None,
+    quiet: bool,
+    as_json: bool,
+    **request: Any,
 ) -> int:
     """Cut every trace of a RUN at many positions, ask for the answer at each cut, and record answers and certainties.
 
@@ -68,6 +78,8 @@ def command(
 
     refuse_probe_model(given, f"Probe with another model: --model {given.probe_model}")
     own = ProbeRequest(**request)
+    if only_stated:
+        return _note_stated(run, rules, own, given, as_json)
     if rules is not None and not names_in(rules):
         raise UsageError("--for names no rule.", "Name rules, as in --for deer,dynasor; all: every rule.")
     if rules is not None and own != ProbeRequest(interval=own.interval):
@@ -94,6 +106,20 @@ def command(
         say(f"note:  {note}", err=True)
     work = partial(probe_each, run, requests, model, open_generator=open_model, sessions=count)
     return finish(work, run, None, quiet, as_json)
+
+
+def _note_stated(run: Path, rules: str | None, own: Any, given: ModelOptions, as_json: bool) -> int:
+    from cgr.lab.record.stated import note_stated
+    from cgr.lab.store import Store
+    from cgr.lab.store.config import ProbeRequest
+
+    if rules is not None or own != ProbeRequest():
+        raise UsageError("--stated makes no probes.", "Beside --stated, use no option but those of the model.")
+    with Store.open(run) as store:
+        config = store.config
+    count = note_stated(run, open_given(_probed_model(given, run, config.model), sessions=1, budget=config.budget))
+    say(json.dumps({"run": str(run), "noted": count}) if as_json else f"Noted for {count:,} answers where they stand.")
+    return 0
 
 
 def _probed_model(given: ModelOptions, run: Path, model: str) -> ModelOptions:

@@ -14,11 +14,12 @@ from cgr import certainty
 from cgr.drive.events import Decided, Event, OnEvent, Probed, Thinking
 from cgr.drive.lookahead import Lookahead
 from cgr.engines.base import Answered, Done, Engine, Reader, Session
-from cgr.errors import MissingCapability, NotRecorded
+from cgr.errors import EngineError, MissingCapability, NotRecorded
 from cgr.probing import END_TAG, ProbeSpec
 from cgr.reason import Abstention, Append, Ask, Reply, Request, Think, Thought, reason
 from cgr.records import Decision, Probe
 from cgr.rules import Rule
+from cgr.rules.stated import stated
 
 if TYPE_CHECKING:
     from cgr.drive.answer import AnswerStyle, WrittenAnswer
@@ -39,10 +40,11 @@ class Outcome:
 class Driver:
     """One question on one session.
 
-    `full`: decode whole answers, even where their beginning shows that they are not sure. `on_event` is called with each
-    event; `ready` is awaited before each stretch of thinking. `marks`: where a recording was probed, for rules that probe
-    at marks; other rules probe there in place of their own positions. If the session has a `reader`, that is probed on the
-    way, and the session gives the answer. `style`: write an answer as text after the decision, in this way.
+    `full`: decode whole answers, even where their beginning shows that they are not sure, and note where they stand in the
+    thinking, as a recording needs it. `on_event` is called with each event; `ready` is awaited before each stretch of
+    thinking. `marks`: where a recording was probed, for rules that probe at marks; other rules probe there in place of
+    their own positions. If the session has a `reader`, that is probed on the way, and the session gives the answer.
+    `style`: write an answer as text after the decision, in this way.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Driver:
         self.engine, self.session, self.spec, self.probe_spec = engine, session, spec, spec
         self.overlap, self.full, self.on_event, self.ready, self.marks = overlap, full, on_event, ready, marks
         self.style, self.last_text = style, ""
+        self._notes_stated = full
         self.ids: list[int] = []
         self._lookahead: Lookahead | None = None  # only for rules that probe at marks
         self._guess: tuple[int, ...] = ()
@@ -84,6 +87,7 @@ class Driver:
         positions = self.marks if rule.place is None else None
         loop = reason(rule, budget, abstention, separate_prober=self.session.reader is not None, positions=positions)
         self.probe_spec = rule.probe_style.over(self.spec)
+        self._notes_stated = self.full or rule.reads_stated
         if rule.place is not None:
             self._lookahead = Lookahead(self.engine, self.session, self.marks)
         try:
@@ -165,8 +169,18 @@ class Driver:
             probe = spec.with_options(probe, letter, {one: await engine.decode([one]) for one, _ in letter.top})
         self._guess = tuple(token.id for token in probe.tokens)
         if ask.final is None:
+            if self._notes_stated and answered.recorded is None and probe.closed:
+                probe = await self._with_stated(probe)
             self.emit(Probed(probe))
         return probe
+
+    async def _with_stated(self, probe: Probe) -> Probe:
+        """The probe with where its answer stands in the thinking; as it was if the text so far is not known."""
+        try:
+            text = await self.engine.decode(self.ids)
+        except EngineError:  # a server without a tokenizer
+            text = ""
+        return replace(probe, stated=stated(probe.answer, text)) if text else probe
 
     def _probe(
         self, reader: Reader | None, suffix: Sequence[int], spec: ProbeSpec, done: Done

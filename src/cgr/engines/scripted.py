@@ -69,7 +69,7 @@ class ScriptedEngine:
 
     async def decode(self, ids: Sequence[int]) -> str:
         words = list(self._words)
-        return "".join(f"{words[i]} " for i in ids)
+        return "".join(f"{words[i]} " for i in ids if i < len(words))  # a word of another engine has no text here
 
     async def prompt(self, conversation: Conversation) -> tuple[int, ...]:
         return await self.encode("\n".join(message.content for message in messages_of(conversation)))

@@ -7,7 +7,9 @@ from cgr.rules.base import Rule, Seen, known_rules, make_rule, next_multiple, ru
 from cgr.rules.budget_forcing import BudgetForcing
 from cgr.rules.calibrated import Calibrated
 from cgr.rules.cgr import Cgr
+from cgr.rules.cgr_drought import CgrDrought
 from cgr.rules.cgr_forced import CgrForced
+from cgr.rules.code_stop import CodeStop
 from cgr.rules.conformal import Conformal
 from cgr.rules.deepconf import DeepConf
 from cgr.rules.deer import Deer
@@ -26,5 +28,5 @@ from cgr.rules.sure_twice import SureTwice
 __all__ = ["GIVE_UP", "GO_ON", "STOP", "WAIT", "Action", "GiveUp", "GoOn", "KeepThinking", "Stop"]
 __all__ += ["LevelRule", "Levelled", "Rule", "Seen", "known_rules", "make_rule", "next_multiple", "read_parameters", "rule"]
 __all__ += ["BudgetForcing", "Cgr", "CgrForced", "FixedBudget", "NoThinking"]
-__all__ += ["AnswerConsistency", "Conformal", "DeepConf", "Deer", "Dynasor", "Eat", "PumaVerify"]
-__all__ += ["Adaptive", "Calibrated", "GiveUpEarly", "LoopBreaker", "Smoothed", "SureTwice"]
+__all__ += ["AnswerConsistency", "CodeStop", "Conformal", "DeepConf", "Deer", "Dynasor", "Eat", "PumaVerify"]
+__all__ += ["Adaptive", "Calibrated", "CgrDrought", "GiveUpEarly", "LoopBreaker", "Smoothed", "SureTwice"]

@@ -40,6 +40,7 @@ class ArrayDecisions:
 
     Flags of shape (traces, probes): `made`, the probes that the rule makes; `stops` and `gives_up`, the probes after which
     it stops or gives up. `interval`: the rule probes at every multiple of it; None: wherever there is a probe.
+    `whole`: the probes whose whole answer is needed, because the rule may stop there although it is not certain.
     `given_up_at`: for each trace, where a rule without probes gives up; -1: nowhere. `missing_at`: for each trace, the
     position of a probe that the rule would make next and that was not recorded; -1: none.
     """
@@ -48,5 +49,6 @@ class ArrayDecisions:
     stops: Any = None
     gives_up: Any = None
     interval: int | None = None
+    whole: Any = None
     given_up_at: Any = None
     missing_at: Any = None

@@ -3,9 +3,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from cgr.rules.base import CERTAINTY, COUNT, SHARE, Seen, parameter, rule
+from cgr.rules.base import Seen, rule
 from cgr.rules.cgr import Cgr
 from cgr.rules.level_rule import is_dry
+from cgr.rules.limits import CERTAINTY, COUNT, SHARE, parameter
 
 
 @rule("adaptive")

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from cgr.records import Probe
-from cgr.rules.base import COUNT, INTERVAL, parameter, rule
+from cgr.rules.base import INTERVAL, rule
 from cgr.rules.level_rule import LevelRule, agreements
+from cgr.rules.limits import COUNT, parameter
 
 
 @rule("answer-consistency")

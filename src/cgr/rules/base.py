@@ -6,12 +6,10 @@ same rule makes the same decision live and on a recording.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from importlib.metadata import entry_points
-from numbers import Real
 from typing import Any, ClassVar, Self, TypeVar
 
 from cgr.errors import UnknownName, UsageError
@@ -46,38 +44,6 @@ class Seen:
         return self.probes[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The values that a parameter may have: from `low` to `high`, with `above` not `low` itself, or one of `options`."""
-
-    low: float = -math.inf
-    high: float = math.inf
-    above: bool = False
-    options: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        if self.options:
-            return " or ".join(self.options)
-        least = "" if self.low == -math.inf else f"{'more than' if self.above else 'at least'} {self.low:g}"
-        most = "" if self.high == math.inf else f"at most {self.high:g}"
-        return " and ".join(part for part in (least, most) if part)
-
-    def check(self, name: str, value: Any) -> None:
-        """Raise `UsageError` if the value is not allowed."""
-        if self.options and value not in self.options:
-            raise UnknownName.among(f"value of {name}", str(value), self.options)
-        if not self.options and not isinstance(value, Real):
-            raise UsageError(f"The value of {name} cannot be {value!r}.", "Use a number.")
-        if not self.options and (not self.low <= value <= self.high or (self.above and value == self.low)):
-            raise UsageError(f"The value of {name} cannot be {value:g}.", f"Use {str(self) or 'a number'}.")
-
-
-def parameter(default: Any, limits: Limits | None = None, *, style: str = "") -> Any:
-    """A field of a rule whose value is checked, unless it is None. `style`: the value is this field of the probe style."""
-    return field(default=default, metadata={"limits": limits, "style": style})
-
-
-CERTAINTY, SHARE, COUNT = Limits(0, 1), Limits(0, 1, above=True), Limits(1)
 AT_MARKS = {"wait": 'a probe before each "Wait" or "Alternatively"', "paragraph": "a probe after each paragraph"}
 ENDINGS: dict[StopCause, str] = {"end_of_thinking": "the model ended its thinking", "budget": "the budget was spent"}
 DECIDING = ("next_probe", "on_thought", "on_probe", "on_end")  # the methods that make up a decision
@@ -97,9 +63,10 @@ class Rule:
     decide it by all of them. False for a rule with a `next_probe` of its own, unless it says otherwise.
 
     `main`: the parameter that trades tokens for accuracy; `grid`: its values in a comparison, the most cautious last.
-    `sweeps_budget`: a comparison varies the budget instead. `learns`: the rule has weights, see `learn`. `stop_text` and
-    `give_up_text`: why it stops or gives up, in words after "because", with parameters in braces. `example`:
-    options for an example of `cgr solve`, if the main parameter is not enough.
+    `allowed_loss`: the points that the value chosen for it may lose where it is chosen; None: that accuracy is equal must
+    be shown there. `sweeps_budget`: a comparison varies the budget instead. `learns`: the rule has weights, see `learn`.
+    `stop_text` and `give_up_text`: why it stops or gives up, in words after "because", with parameters in braces.
+    `example`: options for an example of `cgr solve`, if the main parameter is not enough.
     """
 
     name: ClassVar[str]
@@ -108,6 +75,7 @@ class Rule:
     thinks: ClassVar[bool] = True
     main: ClassVar[str | None] = None
     grid: ClassVar[tuple[float, ...]] = ()
+    allowed_loss: ClassVar[float | None] = None
     sweeps_budget: ClassVar[bool] = False
     learns: ClassVar[bool] = False
     place: ClassVar[Place | None] = None
@@ -176,6 +144,15 @@ class Rule:
         """A probe below this certainty changes nothing, so an engine may stop decoding it early. None: there is none."""
         return None
 
+    def cut_below(self, seen: Seen) -> float | None:
+        """The same for the next probe, made at `seen.at`. None also where even an uncertain answer may be the answer."""
+        return self.sure_at
+
+    @property
+    def reads_stated(self) -> bool:
+        """Whether the rule reads `Probe.stated`: where answers stand in the thinking."""
+        return False
+
     def next_probe(self, seen: Seen) -> int | None:
         """The position of the next probe, after `seen.at`; None: no more probes."""
         return None if self.place is None else seen.at + 1
@@ -221,6 +198,11 @@ class Rule:
         """Whether the rule has weights and they were not learned yet."""
         return False
 
+    @property
+    def fit_note(self) -> str:
+        """What a user should know about how the weights were learned; empty: nothing."""
+        return ""
+
     def learn(self, traces: Sequence[Any], budget: int, regression: Any) -> Self:
         """This rule with weights from these traces (`GradedTrace`). `regression`: the module `cgr.lab.fit.regression`."""
         return self
@@ -234,6 +216,11 @@ class Rule:
     def parameters(cls) -> dict[str, Any]:
         """The parameters and their defaults."""
         return {field.name: field.default for field in fields(cls)}
+
+    @classmethod
+    def upgraded(cls, parameters: dict[str, Any]) -> dict[str, Any]:
+        """Parameters that an older version of the rule wrote to a file, as those of this version."""
+        return parameters
 
 
 RuleType = TypeVar("RuleType", bound=type[Rule])
@@ -276,7 +263,7 @@ def rule_class(name: str) -> type[Rule]:
 def make_rule(name: str, **parameters: Any) -> Rule:
     """A rule by name. Parameters that are None keep their defaults; unknown ones are refused."""
     cls = rule_class(name)
-    given = {key: value for key, value in parameters.items() if value is not None}
+    given = cls.upgraded({key: value for key, value in parameters.items() if value is not None})
     for key in given:
         if key not in cls.parameters():
             raise UnknownName.among(f"parameter of {name}", key, cls.parameters())

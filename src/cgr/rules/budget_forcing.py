@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from cgr.rules.actions import GO_ON, Action, KeepThinking
-from cgr.rules.base import Limits, Rule, Seen, parameter, rule
+from cgr.rules.base import Rule, Seen, rule
+from cgr.rules.limits import Limits, parameter
 
 FORCINGS = Limits(options=("replace", "ban"))
 

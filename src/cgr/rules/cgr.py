@@ -3,8 +3,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from cgr.rules.base import CERTAINTY, COUNT, INTERVAL, THRESHOLD, parameter, rule
+from cgr.rules.base import INTERVAL, THRESHOLD, rule
 from cgr.rules.level_rule import LevelRule
+from cgr.rules.limits import CERTAINTY, COUNT, parameter
 
 
 @rule("cgr")

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from cgr.rules.actions import STOP, Action, KeepThinking
-from cgr.rules.base import Limits, Seen, parameter, rule
+from cgr.rules.base import Seen, rule
 from cgr.rules.cgr import Cgr
+from cgr.rules.limits import Limits, parameter
 
 FORCINGS = Limits(options=("replace", "ban"))
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from cgr.records import Probe
-from cgr.rules.base import CERTAINTY, COUNT, SHARE, parameter, rule
+from cgr.rules.base import rule
 from cgr.rules.cgr import Cgr
 from cgr.rules.level_rule import exponential_means
+from cgr.rules.limits import CERTAINTY, COUNT, SHARE, parameter
 
 
 @rule("conformal")

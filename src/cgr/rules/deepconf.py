@@ -7,7 +7,8 @@ from typing import Any, ClassVar, Self
 
 from cgr.errors import UsageError
 from cgr.rules.actions import GIVE_UP, GO_ON, Action, ArrayDecisions
-from cgr.rules.base import COUNT, Limits, Rule, Seen, parameter, rule
+from cgr.rules.base import Rule, Seen, rule
+from cgr.rules.limits import COUNT, Limits, parameter
 
 WINDOW = 2048
 WINDOWS_PER_BUDGET = 16  # for budgets that are too small for such a window

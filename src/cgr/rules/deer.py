@@ -6,8 +6,9 @@ from typing import Any, ClassVar, Literal
 
 from cgr.probing import END_TAG, ProbeStyle
 from cgr.records import Probe
-from cgr.rules.base import CERTAINTY, COUNT, Limits, parameter, rule
+from cgr.rules.base import rule
 from cgr.rules.level_rule import LevelRule
+from cgr.rules.limits import CERTAINTY, COUNT, Limits, parameter
 from cgr.rules.marks import Place
 
 DEER_PREFIX = "\n**Final Answer**\n\\boxed"

@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from cgr.probing import ProbeStyle
 from cgr.records import Probe
-from cgr.rules.base import COUNT, parameter, rule
+from cgr.rules.base import rule
 from cgr.rules.level_rule import LevelRule, agreements
+from cgr.rules.limits import COUNT, parameter
 
 DYNASOR_PREFIX = "... Oh, I suddenly got the answer to the whole problem, **Final Answer**\n\n\\[ \\boxed{"
 HEDGES = re.compile(r"\b(?:wait|hold|but|okay|no|hmm)\b", re.IGNORECASE)

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 from cgr.errors import NotRecorded
 from cgr.probing import END_TAG, ProbeStyle
 from cgr.records import Probe
-from cgr.rules.base import COUNT, SHARE, Limits, parameter, rule
+from cgr.rules.base import rule
 from cgr.rules.level_rule import LevelRule, exponential_means
+from cgr.rules.limits import COUNT, SHARE, Limits, parameter
 from cgr.rules.marks import Place
 
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from cgr.rules.actions import GIVE_UP, STOP, Action
-from cgr.rules.base import CERTAINTY, COUNT, Seen, parameter, rule
+from cgr.rules.base import Seen, rule
 from cgr.rules.cgr import Cgr
 from cgr.rules.level_rule import is_dry
+from cgr.rules.limits import CERTAINTY, COUNT, parameter
 
 FLOORS = (0.2, 0.3, 0.4, 0.5, 0.7)
 PATIENCES = (0.125, 0.2, 0.25, 0.3, 0.4, 0.5, 0.65, 0.8, 1)  # as shares of a budget's probes

@@ -69,12 +69,17 @@ class LevelRule(Rule):
             return STOP
         return GIVE_UP if self.hopeless(level, seen.at) else GO_ON
 
-    def decide_all(self, recorded: Any) -> ArrayDecisions:
-        self.check()
+    def made(self, recorded: Any) -> tuple[Any, int | None]:
+        """The probes that the rule makes if nothing stops the thinking, as flags, and the distance between them."""
         interval = None if self.place is not None or recorded.irregular else getattr(self, self.spacing)
         made = recorded.present if interval is None else recorded.present & (recorded.at % interval == 0)
         if self.most_probes is not None:
             made = made & (made.cumsum(axis=1) <= self.most_probes)
+        return made, interval
+
+    def decide_all(self, recorded: Any) -> ArrayDecisions:
+        self.check()
+        made, interval = self.made(recorded)
         plain = type(self).levels is LevelRule.levels
         level = recorded.certainty(self) if plain else recorded.levels(self, made)
         closed = recorded.closed if self.answers else made

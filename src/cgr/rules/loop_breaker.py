@@ -6,8 +6,9 @@ from typing import ClassVar, Literal
 
 from cgr.records import StopCause
 from cgr.rules.actions import GIVE_UP, GO_ON, STOP, Action
-from cgr.rules.base import COUNT, Limits, Seen, parameter, rule
+from cgr.rules.base import Seen, rule
 from cgr.rules.cgr import Cgr
+from cgr.rules.limits import COUNT, Limits, parameter
 
 
 @rule("loop-breaker")

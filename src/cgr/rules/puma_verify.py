@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from cgr.probing import ProbeStyle
 from cgr.records import Probe
-from cgr.rules.base import CERTAINTY, parameter, rule
+from cgr.rules.base import rule
 from cgr.rules.cgr import Cgr
+from cgr.rules.limits import CERTAINTY, parameter
 from cgr.rules.same_answer import same_answer
 
 

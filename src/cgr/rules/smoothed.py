@@ -6,9 +6,10 @@ from typing import ClassVar
 
 from cgr.records import Probe
 from cgr.rules.actions import GO_ON, STOP, Action
-from cgr.rules.base import CERTAINTY, SHARE, Seen, parameter, rule
+from cgr.rules.base import Seen, rule
 from cgr.rules.cgr import Cgr
 from cgr.rules.level_rule import is_dry
+from cgr.rules.limits import CERTAINTY, SHARE, parameter
 from cgr.rules.same_answer import same_answer
 
 

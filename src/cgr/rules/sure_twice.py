@@ -5,9 +5,10 @@ from itertools import pairwise
 from typing import ClassVar
 
 from cgr.rules.actions import GO_ON, STOP, Action
-from cgr.rules.base import CERTAINTY, COUNT, Seen, parameter, rule
+from cgr.rules.base import Seen, rule
 from cgr.rules.cgr import Cgr
 from cgr.rules.level_rule import is_dry
+from cgr.rules.limits import CERTAINTY, COUNT, parameter
 from cgr.rules.same_answer import same_answer
 
 

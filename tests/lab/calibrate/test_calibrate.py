@@ -204,7 +204,7 @@ def test_grade_is_the_difference_to_answering_everything() -> None:
 
 def test_a_rule_that_gives_up_changes_the_answer() -> None:
     run = run_of([trace("q", 0, ("7", 0.1)), trace("p", 0, ("7", 0.99))])
-    rule = Calibrated(interval=INTERVAL, rare=1, price=1.0, hopeless=((0.1, 0.99),))
+    rule = Calibrated(interval=INTERVAL, rare=1, price=1.0, hopeless=((0.1, 0.99),), then="give-up")
     decided = run.decide(rule)
     assert decided.gave_up.tolist() == [True, False]
     assert decided.agrees.tolist() == [False, True]
@@ -298,7 +298,7 @@ def test_a_run_that_is_being_written_is_refused(tmp_path: Path) -> None:
 
 def test_weights_come_from_other_questions_than_the_promise() -> None:
     run = sample()
-    rule = Calibrated(interval=10, rare=1, hope=0.45)
+    rule = Calibrated(interval=10, rare=1)
     found = calibrate(run, rule, Goal(0.3, risk="lost"))
     learning, others = split_questions(run.rule_columns(), 0.5, run.questions)
     assert found.questions == int(others.sum())
@@ -312,7 +312,7 @@ def test_weights_come_from_other_questions_than_the_promise() -> None:
 
 def test_weights_learned_from_this_run_are_refused_unless_questions_were_left_out() -> None:
     run = sample()
-    fitted = Calibrated(interval=10, rare=1, hope=0.45, hopeless=((0.5, 0.9),))
+    fitted = Calibrated(interval=10, rare=1, hopeless=((0.5, 0.9),))
     name = run.info.name
     with pytest.raises(UsageError, match="learned from every question"):
         calibrate(run, fitted, Goal(0.3), fitted={"run": name})

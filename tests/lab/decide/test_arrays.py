@@ -50,14 +50,23 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "puma-verify": {"drop": st.sampled_from((0.0, 0.2, 1.0))},
     "calibrated": {
         "rare": st.integers(1, 3),
-        "hope": st.sampled_from((0.0, 0.3, 0.5)),
+        "low": st.sampled_from((0.0, 0.3, 0.5)),
+        "then": st.sampled_from(("answer", "give-up")),
         "near": st.sampled_from((0.4, 0.8, 1.0)),
-        "answered": st.sampled_from(((0.0, 1.0, 0.0, 0.0, 0.0), (0.5, 0.4, 1.0, -0.5, -1.0))),
-        "left": st.sampled_from(((0.1, 0.0, 0.0, 0.0, 0.0), (0.4, 0.0, 0.1, 0.1, 0.0))),
+        "weights": st.sampled_from(
+            (
+                ((0.0, 1.0, 0.0, 0.0, 0.0), (0.1, 0.0, 0.0, 0.0, 0.0)),
+                ((0.5, 0.4, 1.0, -0.5, -1.0), (0.4, 0.0, 0.1, 0.1, 0.0)),
+                ((0.5, 0.4, 1.0, -0.5, -1.0, 1.0, 0.5, -0.2), (0.4, 0.0, 0.1, 0.1, 0.0, 0.1, 0.1, -0.1)),
+            )
+        ),
         "hopeless": st.sampled_from(((), ((0.2, 0.6), (0.4, 0.9)))),
     },
+    "cgr-drought": {"floor": st.sampled_from(LEVELS), "threshold": st.sampled_from(LEVELS)},
+    "code-stop": {"first": st.sampled_from(LEVELS), "threshold": st.sampled_from(LEVELS), "ramp": st.integers(1, 3)},
     "deepconf": {"floor": st.sampled_from((3.0, 4.0, 5.0)), "window": st.integers(1, 6)},
 }
+MAINS = {"cgr-drought": (0.1, 0.3, 0.5, 1.0), "code-stop": (0.5, 1.0, 2.0, 3.0)}  # where the levels cannot be its values
 WITH_ARRAYS = [name for name in known_rules() if make_rule(name).has_array_form]
 
 
@@ -72,7 +81,9 @@ def probes_at(draw: st.DrawFn, at: int) -> Probe:
         bound=not closed and draw(st.integers(0, 5)) == 0,
     )
     text = draw(st.sampled_from(("7}", "7} wait", "7} now</think>")))
-    return replace(made, suffix_ids=(1, 2), entropy=draw(st.sampled_from((0.0, 0.5, 3.0))), tokens=(Token(0, text, -0.1),))
+    stated = draw(st.sampled_from(((0, 0), (1, 20), (3, 0), (2, 5), None)))
+    made = replace(made, suffix_ids=(1, 2), entropy=draw(st.sampled_from((0.0, 0.5, 3.0))), stated=stated)
+    return replace(made, tokens=(Token(0, text, -0.1),))
 
 
 @st.composite
@@ -106,7 +117,10 @@ def rules(draw: st.DrawFn, name: str) -> Rule:
             given[spacing] = draw(st.sampled_from((INTERVAL, 2 * INTERVAL, 7 * INTERVAL)))
     if cls.main is not None:
         whole = isinstance(known[cls.main], int)
-        given[cls.main] = draw(st.integers(1, 3) if whole else st.sampled_from((*LEVELS, *cls.grid)))
+        values = MAINS.get(name, (*LEVELS, *cls.grid))
+        given[cls.main] = draw(st.integers(1, 3) if whole else st.sampled_from(values))
+    if "weights" in given:
+        given["answered"], given["left"] = given.pop("weights")
     return make_rule(name, **given).within(max(BUDGETS))
 
 
@@ -144,8 +158,8 @@ ANY_POSITION = [name for name, cls in BUILT_IN.items() if cls.any_position and c
 def test_these_rules_are_decided_by_probes_at_any_position() -> None:
     """`adaptive` chooses its positions on a grid."""
     assert set(ANY_POSITION) == {
-        *("answer-consistency", "calibrated", "cgr", "cgr-forced", "conformal", "dynasor", "give-up", "loop-breaker"),
-        *("puma-verify", "smoothed", "sure-twice"),
+        *("answer-consistency", "calibrated", "cgr", "cgr-drought", "cgr-forced", "code-stop", "conformal", "dynasor"),
+        *("give-up", "loop-breaker", "puma-verify", "smoothed", "sure-twice"),
     }
     assert [name for name in BUILT_IN if make_rule(name).needs_grid] == ["adaptive"]
     assert Level.any_position
@@ -203,7 +217,7 @@ def test_a_rule_cannot_give_up_on_a_probe_that_was_cut_short() -> None:
 def test_these_rules_have_an_array_form() -> None:
     assert set(WITH_ARRAYS) == {
         *("cgr", "fixed-budget", "answer-consistency", "calibrated", "conformal", "deepconf", "deer", "dynasor", "eat"),
-        "puma-verify",
+        *("cgr-drought", "code-stop", "puma-verify"),
     }
 
 

@@ -11,27 +11,30 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from cgr.errors import UsageError
+from cgr.errors import NotRecorded, UsageError
 from cgr.lab import compare as comparing
 from cgr.lab import fit as fitting
 from cgr.lab.decide.arrays import Decisions, at_end
 from cgr.lab.decide.run import Run
 from cgr.lab.exchange import import_run, write_jsonl
 from cgr.lab.exchange.line import to_line
+from cgr.lab.fit import regression
 from cgr.lab.score.accuracy import split_questions
+from cgr.lab.score.paired import most_saving_within
 from cgr.lab.store import Store
 from cgr.lab.store.config import Asking, ProbeSet
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.lab.types import Bools
 from cgr.records import Probe
-from cgr.rules import Calibrated, Cgr, FixedBudget, GiveUpEarly, NoThinking, Rule, make_rule
+from cgr.rules import Calibrated, Cgr, CgrDrought, FixedBudget, GiveUpEarly, NoThinking, Rule, make_rule
 from cgr.rules import files as rule_files
 from cgr.rules.calibrated import AS_CERTAINTY, GradedTrace
+from cgr.rules.history import hopeless_steps
 from tests.support import command
 
 COUNT, BUDGET, INTERVAL = 150, 160, 10
 INFO = RunInfo("made-up", "none", "none", BUDGET, INTERVAL)
-EVERY = Calibrated(interval=INTERVAL, rare=1, hope=0.45)
+EVERY = Calibrated(interval=INTERVAL, rare=1)
 
 
 def probe(at: int, answer: str, certainty: float) -> Probe:
@@ -113,14 +116,97 @@ def test_too_few_examples_teach_nothing() -> None:
 
 
 def test_calibrated_beats_plain_cgr_on_other_questions() -> None:
-    """It stops where the answer holds, and gives up what is hopeless; cgr waits for one probe, lucky or not."""
+    """It stops where the answer holds, and after a drought; cgr waits for one probe, lucky or not."""
     fitted = fitting.fit(EVERY, SAMPLE)
     ours = fitting.score(OTHERS.columns(), OTHERS.decide(fitted.rule))
     plain = fitting.score(OTHERS.columns(), OTHERS.decide(fitting.fit(Cgr(interval=INTERVAL), SAMPLE).rule))
     assert fitted.score.verdict != "worse"
     assert ours.net > 1.3 * plain.net
     assert ours.diff_points > -2
-    assert 25 <= ours.gave_up <= 35
+    assert ours.gave_up == 0
+    given_up = fitting.score(OTHERS.columns(), OTHERS.decide(replace(fitted.rule, then="give-up")))
+    assert 25 <= given_up.gave_up <= 35
+
+
+def trace_without_meaning(number: int, rng: np.random.Generator) -> RecordedTrace:
+    """Half of the traces are unsure until the end, and 46% of these end right all the same. Droughts mean nothing."""
+    unsure, right, knows = number % 2 == 0, rng.random() < 0.46, int(rng.integers(2, 10))
+    steps = range(1, BUDGET // INTERVAL)
+    if unsure:
+        probes = [probe(INTERVAL * step, str(rng.integers(100, 999)), float(rng.uniform(0.05, 0.45))) for step in steps]
+        last = probe(BUDGET, "7" if right else "1", 0.4)
+    else:
+        probes = [probe(INTERVAL * step, "7", 0.97 if step >= knows else 0.4) for step in steps]
+        last = probe(BUDGET, "7", 0.99)
+    return RecordedTrace(f"q{number}", 0, "7", BUDGET, "budget", BUDGET, last, tuple(probes))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_where_droughts_mean_nothing_none_ends_the_thinking(seed: int) -> None:
+    """Not at the price that a fit chooses, not at the default, and not at three times that."""
+    rng = np.random.default_rng(seed)
+    run = Run.of(tuple(trace_without_meaning(number, rng) for number in range(400)), INFO)
+    fitted = fitting.fit(EVERY, run).rule
+    assert fitted.hopeless
+    for price in (fitted.price, 0.1, 0.3):
+        decided = run.decide(replace(fitted, price=price))
+        assert not (decided.sure & (decided.certainty < fitted.floor)).any()
+        assert decided.fired >= 190
+    assert fitting.fit(CgrDrought(interval=INTERVAL, threshold=0.95), run).rule.drought == 1
+
+
+def test_a_drought_that_few_traces_reached_is_no_step() -> None:
+    """One long drought that ended wrong says nothing."""
+    short = [({INTERVAL}, number % 2 == 0) for number in range(40)]
+    assert hopeless_steps(short, BUDGET, regression.isotonic) == ((INTERVAL / BUDGET, 0.5),)
+    assert (
+        hopeless_steps([*short, ({INTERVAL, 8 * INTERVAL}, True)], BUDGET, regression.isotonic)[-1][0] == INTERVAL / BUDGET
+    )
+
+
+def test_droughts_that_mean_something_end_the_thinking() -> None:
+    fitted = fitting.fit(CgrDrought(interval=INTERVAL, threshold=0.9), sample(count=300))
+    assert 0.3 <= fitted.rule.drought <= 0.5
+    assert fitted.score.net > 0.4
+
+
+def stated_sample(*, everywhere: bool = True) -> Run:
+    """Answers are right if they stand in the thinking. With `everywhere` False, one probe does not say where."""
+    rng = np.random.default_rng(3)
+    made = []
+    for number in range(60):
+        knows = int(rng.integers(2, 14))
+        said = [(step, step >= knows) for step in range(1, BUDGET // INTERVAL)]
+        probes = [
+            replace(probe(INTERVAL * step, "7" if ok else "8", 0.8), stated=(1, 5) if ok else (0, 0)) for step, ok in said
+        ]
+        made.append(RecordedTrace(f"q{number}", 0, "7", BUDGET, "budget", BUDGET, probe(BUDGET, "7", 0.9), tuple(probes)))
+    if not everywhere:
+        made[7] = replace(made[7], probes=(replace(made[7].probes[0], stated=None), *made[7].probes[1:]))
+    return Run.of(made, INFO)
+
+
+def test_where_an_answer_stands_is_learned_if_every_probe_says_it() -> None:
+    run = stated_sample()
+    learned = fitting.learn(EVERY, run)
+    assert learned.reads_stated
+    assert learned.fit_note == ""
+    good = replace(learned, price=0.4)
+    assert run.decide(good).right.all()
+    assert run.decide(good).at.mean() < 0.7 * BUDGET
+    partly = stated_sample(everywhere=False)
+    without = fitting.learn(EVERY, partly)
+    assert not without.reads_stated
+    assert "`stated` were left out" in without.fit_note
+    with pytest.raises(NotRecorded, match="was fitted with `stated`"):
+        partly.decide(learned)
+
+
+def test_the_price_may_lose_half_a_point_where_it_is_chosen() -> None:
+    points, net = np.array([-2.0, -0.5, -0.2, 0.0]), np.array([0.9, 0.6, 0.6, 0.1])
+    assert most_saving_within(0.5, points, net) == 2
+    assert most_saving_within(0.5, points - 1, net) == 3
+    assert most_saving_within(3.0, points, net) == 0
 
 
 def test_the_main_parameter_is_chosen_at_equal_accuracy() -> None:

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 from cgr.errors import NotRecorded
+from cgr.lab.compare import compare
 from cgr.lab.decide.arrays import first_sure
 from cgr.lab.decide.columns import Checker, Columns
 from cgr.lab.decide.replay import replay
+from cgr.lab.decide.run import Run
 from cgr.lab.report import numbers, page
 from cgr.lab.score.accuracy import PENALTIES
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
@@ -346,6 +348,11 @@ def test_the_fixed_budget_of_the_same_cost_equals_the_report(tab: Browser, tmp_p
     for metric in ("headline.fixed_accuracy", "fixed.accuracy"):
         assert value(tab, metric) == pytest.approx(wanted["fixed_accuracy"])
     assert value(tab, "headline.accuracy") == pytest.approx(wanted["accuracy"])
+    assert value(tab, "headline.gain_points") == pytest.approx(wanted["gain_points"], abs=1e-6)
+    ends = [f"{end:+.1f}".replace("-", "\u2212").replace("+0.0", "0.0") for end in wanted["ci95"]]
+    first = text(tab, "#headline").partition(".\n")[0]
+    assert "against a fixed budget of the same cost it" in first
+    assert f"{ends[0]} to {ends[1]}): " in first.replace("\u22120.0", "0.0")
     for metric in ("guided.cost_mean", "fixed.cost_mean"):
         assert value(tab, metric) == pytest.approx(wanted["cost_mean"])
 
@@ -380,6 +387,24 @@ def test_a_smaller_budget_is_compared_with_fixed_budgets_below_it(tab: Browser, 
     assert value(tab, "fixed.accuracy") <= best
     assert value(tab, "fixed.cost_mean") <= 3000 + 100
     assert all(row["gain_low"] is None for row in rows(tab, "fixed-table"))
+
+
+def test_what_rules_get_of_the_oracle_is_that_of_the_comparison(tab: Browser, tmp_path: Path) -> None:
+    traces, info = plausible(12, 2)
+    run = Run.of(traces, info)
+    compared = compare(run.columns(), run.decide, ["cgr", "cgr-drought", "fixed-budget"], draws=100, splits=2)
+    data = [(info, traces, as_report(traces, info))]
+    tab.open(page.write(tmp_path, data, THRESHOLDS, PENALTIES, [page.comparison(compared)]))
+    read = tab.run(READ_ROWS.replace("ID", "oracle-table"))
+    found = [{key: value and float(value) for key, value in row.items() if key != "rule"} for row in read]
+    assert [row.get("unsolved") is not None for row in found] == [True] * len(compared.entries)
+    for shown, entry in zip(found, compared.entries, strict=True):
+        wanted = {name: getattr(entry.shown, name) for name in ("net_share", "unsolved", "late", "probes")}
+        wanted |= {"oracle_share": entry.oracle_share, "net_share_worst": entry.splits and entry.splits.net_share_worst}
+        fixed = ("fixed_accuracy", "gain_points", "fixed_cost_for_same_accuracy")
+        wanted |= {name: getattr(entry.adaptive, name) for name in fixed} | {"threshold": 0}
+        same(shown, wanted, [name for name in wanted if name != "threshold"])
+        assert sum(wanted[name] for name in ("net_share", "unsolved", "late", "probes")) == pytest.approx(compared.oracle)
 
 
 @pytest.mark.parametrize("graded", [True, False])

@@ -15,7 +15,7 @@ from cgr.lab.decide.columns import Columns
 from cgr.lab.score import bootstrap
 from cgr.lab.score.bounds import questions_for_risk
 from cgr.rules import Rule
-from cgr.rules.base import CERTAINTY
+from cgr.rules.limits import CERTAINTY
 
 EPSILON, CONFIDENCE, PENALTY = 0.01, 0.95, 1.0
 # Thresholds of rules that compare a certainty, fixed before any data is seen; the most cautious first.

@@ -170,18 +170,29 @@ def compare_run(
         opened.folder = Path(run)  # a file was imported into a folder that is soon removed
         if rules is None and not opened.filled:
             raise NotRecorded(f"No probe was recorded in the run {opened.info.name!r}: {NOTHING}", HOW_TO_PROBE)
-        return compare(
+        fit_notes: dict[str, str] = {}
+
+        def learn(rule: Rule, tuning: Bools) -> Decide | None:
+            if not rule.unfitted:
+                return None
+            decide, learned = cross_fitted(rule, opened, tuning)
+            if learned.fit_note:
+                fit_notes[rule.name] = f"{rule.name}: {learned.fit_note}."
+            return decide
+
+        found = compare(
             opened.rule_columns(),
             opened.decide,
             rules,
             penalties,
             tune_on=tune_on,
             max_replays=max_replays,
-            learn=lambda rule, tuning: cross_fitted(rule, opened, tuning)[0] if rule.unfitted else None,
+            learn=learn,
             questions=opened.questions,
             splits=splits,
             texts={trace.question_id: trace.question for trace in opened.traces()},
         )
+        return replace(found, notes=(*found.notes, *fit_notes.values()))
 
 
 def write_comparison(

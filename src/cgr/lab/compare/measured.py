@@ -89,7 +89,9 @@ class Results:
     def choices(self) -> dict[str, tuple[Choice, ...]]:
         """The choices of each rule, one for each measure."""
         return {
-            name: choose(self.tuning.only(places), self.shown.only(places), self.penalties)
+            name: choose(
+                self.tuning.only(places), self.shown.only(places), self.penalties, self.settings[places[0] - 1].allowed_loss
+            )
             for name, places in self.members.items()
         }
 
@@ -154,7 +156,8 @@ def across_splits(
         settings = settings_of(parts)
         _, tuning, shown = measured(columns, baseline, settings, parts)
         for name, places in members(settings).items():
-            chosen = places[equal_accuracy(tuning.only(places))[0] - 1]
+            allowed = settings[places[0] - 1].allowed_loss
+            chosen = places[equal_accuracy(tuning.only(places), allowed)[0] - 1]
             one = shown.only([chosen])
             found.setdefault(name, []).append((float(one.total.net[1]), float(one.total.diff_points[1]), _verdict(one, 1)))
     return {name: _summary(rows) for name, rows in found.items()}

@@ -26,7 +26,7 @@ from cgr.lab.decide.columns import Columns
 from cgr.lab.score.adaptive import missed
 from cgr.lab.score.bootstrap import interval, intervals
 from cgr.lab.score.bounds import MARGIN
-from cgr.lab.score.paired import Paired, Totals, most_saving
+from cgr.lab.score.paired import Paired, Totals, most_saving, most_saving_within
 from cgr.lab.store.config import ALL, rule_at_interval
 from cgr.lab.types import Bools, Floats, Ints
 from cgr.rules import Rule, known_rules
@@ -45,12 +45,13 @@ TOO_SLOW_HINT = "Compare it with `cgr compare`."
 @dataclass(frozen=True, eq=False)
 class Setting:
     """A rule at one value of its main parameter (None: it has none), under the name that it is compared by, and its
-    decisions on every trace."""
+    decisions on every trace. `allowed_loss`: see `Rule`."""
 
     name: str
     parameter: str | None
     value: float | None
     decided: Decisions
+    allowed_loss: float | None = None
 
 
 Swept = tuple[list[Setting], list[Undecided]]
@@ -97,7 +98,8 @@ def _sweep_rule(name: str, rule: Rule, decide: Decide) -> Swept:
     refused: dict[tuple[str, str], list[float]] = {}
     for value, one in variants(rule):
         try:
-            made.append(Setting(name, rule.main if value is not None else None, value, decide(one)))
+            parameter = rule.main if value is not None else None
+            made.append(Setting(name, parameter, value, decide(one), rule.allowed_loss))
         except (NotRecorded, UsageError) as error:
             refused.setdefault((error.message, error.hint), []).extend([] if value is None else [value])
     if made:
@@ -177,15 +179,22 @@ class Choice:
         return Figure(self.measure, value, *((self.figure, interval(self.draws)) if self.counts else (None, None)))
 
 
-def equal_accuracy(tuning: Paired) -> tuple[int, bool]:
-    """The setting that saves most at equal accuracy, and whether its accuracy is shown to be equal: see `most_saving`."""
-    place, equal = most_saving(tuning.lows[1:], tuning.total.net[1:])
+def equal_accuracy(tuning: Paired, allowed_loss: float | None = None) -> tuple[int, bool]:
+    """The setting that saves most at equal accuracy, and whether its accuracy is shown to be equal: see `most_saving`. With
+    an allowed loss: the setting that saves most among those that lose no more points."""
+    lows, net = tuning.lows[1:], tuning.total.net[1:]
+    if allowed_loss is not None:
+        place = most_saving_within(allowed_loss, tuning.total.diff_points[1:], net)
+        return 1 + place, bool(lows[place] > MARGIN)
+    place, equal = most_saving(lows, net)
     return 1 + place, equal
 
 
-def choose(tuning: Paired, shown: Paired, penalties: Sequence[float]) -> tuple[Choice, ...]:
+def choose(
+    tuning: Paired, shown: Paired, penalties: Sequence[float], allowed_loss: float | None = None
+) -> tuple[Choice, ...]:
     """The choices for one rule, one for each measure. The settings are those of the rule, after the baseline."""
-    saving, tuned = equal_accuracy(tuning)
+    saving, tuned = equal_accuracy(tuning, allowed_loss)
     holds = bool(shown.lows[saving] > MARGIN)
     path = corners(tuning.total)
     return (

@@ -275,8 +275,8 @@ def _line(entry: Entry) -> tuple[Cell, ...]:
 
 def further_lines(compared: Compared) -> list[str]:
     """For a terminal: what each rule gets of the oracle's saving, and each rule over several splits."""
-    heads = (RULE, *(head for head in ORACLE if head.name not in ("net_share", "fixed_cost_for_same_accuracy")))
-    rows = tuple((entry.rule, *_oracle_cells(entry)[1:-1]) for entry in compared.entries)
+    heads = (RULE, *ORACLE[1:-1], Head("fixed_cost_for_same_accuracy", "Same acc.", ",.0f"))
+    rows = tuple((entry.rule, *_oracle_cells(entry)[1:]) for entry in compared.entries)
     found = [f"The oracle saves {PERCENT.text(compared.oracle)}.", *Table("", "", heads, rows).lines()]
     over = splits(compared)
     return [*found, "", f"{over.caption}.", *over.lines()] if over.rows else found

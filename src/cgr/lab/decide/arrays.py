@@ -131,7 +131,7 @@ def decide_arrays(rule: Rule, probes: ProbeArrays) -> Decisions:
         return _given_up(at_end(columns), found.given_up_at)
     stop, give_up = first_true(found.stops), first_true(found.gives_up)
     last = np.minimum(stop, give_up)
-    _check_bounds(columns, _undecided(rule, probes, found.made), last)
+    _check_bounds(columns, _undecided(rule, probes, found), last)
     if found.missing_at is not None:
         _check_missing(columns, np.where(last < columns.at.shape[1], -1, found.missing_at))
     decided = stopped(replace(columns, certainty=probes.certainty(rule)), last, found.made)
@@ -230,13 +230,15 @@ def with_aggregate(columns: Columns, traces: Sequence[RecordedTrace], aggregate:
     return replace(columns, certainty=values, final_certainty=np.array(finals, dtype=np.float64))
 
 
-def _undecided(rule: Rule, probes: ProbeArrays, made: Bools) -> Bools:
+def _undecided(rule: Rule, probes: ProbeArrays, found: ArrayDecisions) -> Bools:
     """The probes whose decoding stopped early, so that their certainty is only a bound, and that may change a decision."""
-    style, undecided = rule.probe_style.over(probes.spec), probes.columns.bound & made
+    style = rule.probe_style.over(probes.spec)
+    undecided: Bools = probes.columns.bound & found.made
     if style.reads == "entropy":
         return np.zeros_like(undecided)
     if undecided.any() and style.aggregate in certainty.FALLING and rule.sure_at is not None:
-        undecided &= probes.certainty(rule) >= rule.sure_at
+        whole: Bools = np.zeros_like(undecided) if found.whole is None else found.whole
+        undecided &= (probes.certainty(rule) >= rule.sure_at) | whole
     return undecided
 
 

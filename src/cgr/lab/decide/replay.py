@@ -38,9 +38,20 @@ def decide_probes(rule: Rule, probes: ProbeArrays, answers: Traces | None = None
             f"The rule {rule.name!r} chooses where to probe; these probes are at irregular positions.",
             "Record probes on a grid with `cgr probe`, or use a rule that reads every probe, such as cgr.",
         )
+    if rule.reads_stated and not probes.kept("stated", partial(_has_stated, probes)):
+        raise NotRecorded(
+            f"The rule {rule.name!r} was fitted with `stated`: where answers stand in the thinking. These probes lack it.",
+            "Add it with `cgr probe RUN --stated`, or fit the rule to this run.",
+        )
     if rule.has_array_form and (rule.answers or probes.answers is not None):
         return decide_arrays(rule, probes)
     return replayed(rule, probes.read(reads_whole(rule)), probes.spec, answers, irregular=probes.irregular)
+
+
+def _has_stated(probes: ProbeArrays) -> bool:
+    """Whether every closed answer inside the thinking says where it stands."""
+    made = (probe for trace in probes.read(False) for probe in trace.probes if probe.closed and probe.at)
+    return all(probe.stated is not None for probe in made)
 
 
 def reads_whole(rule: Rule) -> bool:

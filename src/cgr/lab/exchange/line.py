@@ -88,6 +88,7 @@ class ProbeDetails(ExchangeModel):
     seconds: float = 0.0
     tokens: tuple[Token, ...] = ()
     options: tuple[tuple[Letter, Probability], ...] = ()
+    stated: tuple[Count, Count] | None = None
 
 
 class ProbeLine(ProbeDetails, ProbeCore):
@@ -145,14 +146,8 @@ SAME = (  # fields that a line and a recorded trace have in common
     *("question_id", "seed", "gold", "thinking_tokens", "ended", "budget", "question", "eos", "written"),
     *("text", "ids", "forced"),
 )
-PARTS: dict[str, type] = {
-    "probes": ProbeLine,
-    "final_details": ProbeDetails,
-    "tokens": Token,
-    "run": RunConfig,
-    "probe_set": ProbeSet,
-    "asking": Asking,
-}
+PARTS: dict[str, type] = {"probes": ProbeLine, "final_details": ProbeDetails, "tokens": Token, "run": RunConfig}
+PARTS |= {"probe_set": ProbeSet, "asking": Asking}
 
 
 def field_names(part: type) -> list[str]:

@@ -1,7 +1,8 @@
 """Fit the parameters of a rule to the questions of a run, for use on other questions.
 
-For every rule with a main parameter, the value with the largest net saving at equal accuracy is chosen. A rule that learns
-weights (`Rule.learn`) has them learned first. A rule with `candidates` is chosen by its Grade.
+For every rule with a main parameter, the value with the largest net saving at equal accuracy is chosen, or, for a rule with
+`allowed_loss`, among those that lose no more points than that. A rule that learns weights (`Rule.learn`) has them learned
+first. A rule with `candidates` is chosen by its Grade.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from cgr.lab.fit import regression
 from cgr.lab.score import accuracy as scores
 from cgr.lab.score import bounds
 from cgr.lab.score.accuracy import split_questions
-from cgr.lab.score.paired import Paired, by_question, graded_names, most_saving
+from cgr.lab.score.paired import Paired, by_question, graded_names, most_saving, most_saving_within
 from cgr.lab.types import Bools, Interval
 from cgr.rules import DeepConf, Rule
 from cgr.rules.calibrated import GradedTrace
@@ -109,10 +110,13 @@ def learn(rule: R, run: Run) -> R:
 
 
 def equal_accuracy(rule: R, decide: Callable[[R], Decisions], columns: Columns) -> Fit[R]:
-    """The rule with the main parameter that saves most at equal accuracy. If no value is shown to be equal: among those
-    with the highest lower bound of the difference."""
+    """The rule with the main parameter that saves most at equal accuracy, or within its allowed loss. If no value is shown
+    to be equal: among those with the highest lower bound of the difference."""
     tried = [Fit(one, score(columns, decide(one))) for one in _variants(rule)]
-    lows, net = (np.array(values) for values in zip(*((one.score.bound[0], one.score.net) for one in tried), strict=True))
+    scores = [(one.score.bound[0], one.score.net, one.score.diff_points) for one in tried]
+    lows, net, points = (np.array(values) for values in zip(*scores, strict=True))
+    if rule.allowed_loss is not None:
+        return tried[most_saving_within(rule.allowed_loss, points, net)]
     return tried[most_saving(lows, net)[0]]
 
 

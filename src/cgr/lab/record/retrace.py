@@ -168,10 +168,11 @@ class RetraceEngine(ForwardingEngine):
         self.packed_cuts = cuts if engine.capabilities.packed else ()
 
     async def decode(self, ids: Ids) -> str:
-        """The text of the whole trace, which need not be decoded, or of one token of the probed model."""
+        """The text of the whole trace, which need not be decoded, or of its beginning, or of one token of the probed model.
+        The beginning is not known ("") if the recorded tokens are not those of the probed model."""
         if len(ids) == self.trace.thinking_tokens != 1:
             return self.trace.text
-        return await self.engine.decode(ids) if len(ids) == 1 else ""
+        return await self.engine.decode(ids) if len(ids) == 1 or self.reading.ids == self.trace.ids else ""
 
     async def open(
         self, prompt: Prompt, sampling: Sampling, *, room: int, overlap: bool = False, wait: float | None = None

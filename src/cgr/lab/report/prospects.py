@@ -36,6 +36,19 @@ def false_sure(report: Report) -> Table:
     return Table.of_records("false_sure", caption, heads, report.false_sure)
 
 
+def headroom(report: Report) -> Table:
+    """Head room, false sureness at .99, and what they say."""
+    sure = next(row for row in report.false_sure if row.threshold == SURE)
+    heads = (
+        Head("headroom", "Head room", ".2f", 100, "%"),
+        Head("probes", f"Closed probes at {SURE:g}", ",d"),
+        Head("share", "Not the final answer", ".2f", 100, "%"),
+        Head("verdict", "Verdict"),
+    )
+    row = (report.headroom, sure.probes, sure.share, report.verdict or "")
+    return Table("headroom", "Head room: thinking after the last change of answer", heads, (row,))
+
+
 def without_golds(report: Report) -> list[str]:
     """The table of a run without known answers, for a terminal: how many answers a stop changes, and the tokens saved."""
     heads = (

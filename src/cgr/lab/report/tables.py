@@ -171,7 +171,7 @@ def _seeds(report: Report) -> str:
 
 
 OWN = (baseline, thresholds, grade, savings, budget_sweep, selective)
-TABLES: tuple[Callable[[Report], Table], ...] = (*OWN, prospects.adaptive, prospects.false_sure)
+TABLES: tuple[Callable[[Report], Table], ...] = (*OWN, prospects.adaptive, prospects.false_sure, prospects.headroom)
 
 
 def write(report: Report, folder: Path) -> tuple[Path, ...]:

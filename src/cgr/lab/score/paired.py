@@ -259,6 +259,14 @@ def most_saving(lows: Floats, net: Floats) -> tuple[int, bool]:
     return len(worth) - 1 - int(np.argmax(worth[::-1])), bool(equal.any())
 
 
+def most_saving_within(loss: float, points: Floats, net: Floats) -> int:
+    """The setting with the largest net saving among those that lose at most this many points. If there is none: among those
+    that lose least. Of equal savings the last is taken: cautious settings come last."""
+    kept = points >= min(-loss, float(points.max())) - 1e-9
+    worth = np.where(kept, np.round(net, 12), -np.inf)
+    return len(worth) - 1 - int(np.argmax(worth[::-1]))
+
+
 def question_changes(sums: Totals, names: Sequence[str] = ()) -> Floats:
     """(settings, questions): the mean change of each question against the baseline, in [-1, 1]. The questions are in the
     order in which betting reads them, by their names."""

@@ -43,7 +43,8 @@ FAILURES = (
 )
 INSERT_PROBE = (
     "INSERT INTO probes (probing, at, answer, certainty, closed, bound, probabilities, suffix, suffix_ids, entropy, "
-    "prefilled, cached, decoded, seconds, tokens, options) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "prefilled, cached, decoded, seconds, tokens, options, stated) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 
@@ -61,9 +62,10 @@ def select_trace(whole: bool, version: int) -> str:
 def select_probes(whole: bool, version: int) -> str:
     """SQL for the probes of one trace in one set, in the order of `Probe`; their tokens only if `whole`."""
     tokens, options = "tokens" if whole else "'[]'", "options" if version >= 4 else "'[]'"
+    stated = "stated" if version >= 5 else "''"
     return (
         f"SELECT at, answer, certainty, closed, probabilities, {tokens}, suffix, suffix_ids, bound, entropy, prefilled, "
-        f"cached, decoded, seconds, {options} FROM probes WHERE probing = ? ORDER BY at"
+        f"cached, decoded, seconds, {options}, {stated} FROM probes WHERE probing = ? ORDER BY at"
     )
 
 
@@ -120,6 +122,8 @@ def _check_probe(probe: Probe) -> Probe:
             raise ValueError(f"a certainty or probability of {share!r:.40}")
     if type(probe.answer) is not str or type(probe.seconds) not in NUMBERS:
         raise ValueError(f"the answer {probe.answer!r:.40} after {probe.seconds!r:.40} seconds")
+    if probe.stated is not None and [type(count) for count in probe.stated] != [int, int]:
+        raise ValueError(f"an answer stated {probe.stated!r:.40}")
     if probe.entropy is not None and type(probe.entropy) not in NUMBERS:
         raise ValueError(f"an entropy of {probe.entropy!r:.40}")
     return probe
@@ -131,20 +135,23 @@ def probe_row(probing: int, probe: Probe) -> tuple[Any, ...]:
     suffix = (storable(probe.suffix), json.dumps(probe.suffix_ids))
     costs = (probe.entropy, probe.prefilled, probe.cached, probe.decoded, probe.seconds)
     tokens = storable(json.dumps(_token_lists(probe.tokens), ensure_ascii=False))
-    return (probing, *answered, json.dumps(probe.probabilities), *suffix, *costs, tokens, json.dumps(probe.options))
+    stated = "" if probe.stated is None else json.dumps(probe.stated)
+    return (probing, *answered, json.dumps(probe.probabilities), *suffix, *costs, tokens, json.dumps(probe.options), stated)
 
 
 def probe_of(row: Sequence[Any]) -> Probe:
     """The probe in a row of `select_probes`."""
-    at, answer, certainty, closed, probabilities, tokens, suffix, suffix_ids, bound, *costs = row[:-1]
+    at, answer, certainty, closed, probabilities, tokens, suffix, suffix_ids, bound, *costs, options, stated = row
     decoded = _tokens(json.loads(tokens)) if tokens != "[]" else ()
     answered = (at, answer, certainty, bool(closed), tuple(json.loads(probabilities)), decoded)
-    return _check_probe(Probe(*answered, suffix, _suffix_ids(suffix_ids), bool(bound), *[*costs, _pairs(row[-1])]))
+    more = [*costs, _pairs(options), tuple(json.loads(stated)) if stated else None]
+    return _check_probe(Probe(*answered, suffix, _suffix_ids(suffix_ids), bool(bound), *more))
 
 
 def final_text(final: Probe) -> str:
-    """A final answer as JSON with the fields of `Probe`; `options` only if there are some."""
-    fields = {name: getattr(final, name) for name in final.__slots__} | {"tokens": _token_lists(final.tokens)}
+    """A final answer as JSON with the fields of `Probe`, except `stated`; `options` only if there are some."""
+    fields = {name: getattr(final, name) for name in final.__slots__ if name != "stated"}
+    fields |= {"tokens": _token_lists(final.tokens)}
     if not final.options:
         del fields["options"]
     return storable(json.dumps(fields, ensure_ascii=False))

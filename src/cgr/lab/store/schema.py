@@ -16,7 +16,7 @@ LOCK = "run.lock"
 FORCED = "forced"
 BUSY_TIMEOUT = 5.0  # seconds to wait for the transaction of another process
 APPLICATION = 0x63677231  # "cgr1"
-VERSION = 4
+VERSION = 5
 CONTINUES = "Then repeat the command: it continues where it stopped."
 ADDED_COLUMNS = (  # since version 1: the version, the table, and the column
     (2, "traces", "tops BLOB NOT NULL DEFAULT x''"),
@@ -24,6 +24,7 @@ ADDED_COLUMNS = (  # since version 1: the version, the table, and the column
     (3, "traces", "question_text TEXT"),
     (3, "traces", "gold TEXT"),
     (4, "probes", "options TEXT NOT NULL DEFAULT '[]'"),
+    (5, "probes", "stated TEXT NOT NULL DEFAULT ''"),
 )
 TABLES = (
     """CREATE TABLE run (
@@ -51,7 +52,7 @@ TABLES = (
         certainty REAL NOT NULL, closed INTEGER NOT NULL, bound INTEGER NOT NULL, probabilities TEXT NOT NULL,
         suffix TEXT NOT NULL, suffix_ids TEXT NOT NULL, entropy REAL, prefilled INTEGER NOT NULL, cached INTEGER NOT NULL,
         decoded INTEGER NOT NULL, seconds REAL NOT NULL, tokens TEXT NOT NULL,
-        options TEXT NOT NULL DEFAULT '[]', PRIMARY KEY (probing, at)
+        options TEXT NOT NULL DEFAULT '[]', stated TEXT NOT NULL DEFAULT '', PRIMARY KEY (probing, at)
     )""",
     """CREATE TABLE failures (
         question INTEGER NOT NULL REFERENCES questions(number), seed INTEGER NOT NULL, stage TEXT NOT NULL,

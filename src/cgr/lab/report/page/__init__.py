@@ -30,7 +30,7 @@ STYLES = ("base.css", "chart.css", "thinking.css", "page.css", "tables.css", "me
 SCRIPTS = (
     *("data.js", "decide.js", "scores.js", "curves.js", "numbers.js", "elements.js", "chart.js", "headline.js", "hero.js"),
     *("figures.js", "figures-trust.js", "figures-tokens.js", "tables.js", "summary.js", "prospects.js", "compare.js"),
-    "promise.js",
+    *("oracle.js", "promise.js"),
     *("trace.js", "questions.js", "controls.js", "main.js"),
 )
 TEXT_LIMIT = 20_000_000

@@ -19,6 +19,7 @@ function drawRules(run) {
   replaceIn("frontier-name", name);
   drawFrontier(found, found.entries.find((entry) => entry.rule === name));
   replaceIn("rules-table", rulesTable(run, found, name));
+  if (found.oracle !== undefined) replaceIn("oracle-table", oracleTable(found, name));
 }
 
 function missingRules(missing) {

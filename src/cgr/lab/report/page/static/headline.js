@@ -8,7 +8,8 @@ function headline(run, state, now, ci) {
     const cost = now.savings.probe_tokens ? [", and the probes cost ", netShare(-now.savings.net_share), " more tokens"] : [];
     return [`At a threshold of ${threshold} no trace stopped early: no probe of this run reached it`, ...cost, ...unchanged(run, now)];
   }
-  return [`Stopping at a certainty of ${threshold} `, ...netClause(now.savings), ...accuracyClause(run, now, ci)];
+  const gain = gainClause(adaptiveRow(run, state, now));
+  return [`Stopping at a certainty of ${threshold} `, ...netClause(now.savings), ...accuracyClause(run, now, ci, gain)];
 }
 
 function netClause({ net_share: share, net_total: saved }) {
@@ -27,14 +28,14 @@ function unchanged(run, now) {
   return [". The accuracy of the baseline is ", strong("headline.accuracy", accuracy, percent(accuracy)), "."];
 }
 
-function accuracyClause(run, now, ci) {
+function accuracyClause(run, now, ci, gain) {
   if (!run.graded) return [" compared with full thinking. No question has a known answer, so accuracy is not reported."];
   const { diff_points: diff, accuracy } = now.accuracy;
   const change = strong("headline.diff_points", diff, `${points(diff)} points`);
   if (now.baseScore.accuracy === 1 && accuracy === 1)
-    return [" and every answer is right with the rule and without it; ", ...fixedClause(now)];
+    return [" and every answer is right with the rule and without it; ", ...gain];
   const clause = diff === 0 ? [" and does not change accuracy"] : [" and changes accuracy by ", change];
-  return [...clause, intervalClause(run, ci), ...fixedClause(now)];
+  return [...clause, intervalClause(run, ci), ...gain];
 }
 
 function intervalClause(run, ci) {
@@ -43,14 +44,18 @@ function intervalClause(run, ci) {
   return ` (95\u00a0% interval ${low} to ${high}); `;
 }
 
-// What a fixed budget of the same cost gets.
-function fixedClause({ adaptive: { fixed_accuracy: fixed, accuracy } }) {
+// The gain over a fixed budget of the same cost, and what that budget gets.
+function gainClause({ accuracy, fixed_accuracy: fixed, gain_points: gain, gain_low: low, gain_high: high }) {
   if (fixed === null) return ["no smaller budget was recorded to compare with."];
+  const interval = low === null ? "" : ` (95\u00a0% interval ${points(low)} to ${points(high)})`;
+  const change = gain < 0 ? "loses " : "gains ";
   return [
-    "a fixed budget of the same cost gets ",
-    strong("headline.fixed_accuracy", fixed, percent(fixed)),
-    " right, CGR ",
+    `against a fixed budget of the same cost it ${change}`,
+    strong("headline.gain_points", gain, `${plainNumber(Math.abs(gain), 1)} points`),
+    `${interval}: `,
     strong("headline.accuracy", accuracy, percent(accuracy)),
+    " right, not ",
+    strong("headline.fixed_accuracy", fixed, percent(fixed)),
     ".",
   ];
 }
