@@ -18,11 +18,12 @@ from cgr.errors import UsageError
 from cgr.settings import Settings
 
 if TYPE_CHECKING:
-    from cgr.server.config import ServeConfig
+    from cgr.server.config import ServeConfig, ShadowConfig
 
 NEEDED = ("starlette", "uvicorn", "uvloop", "httptools", "prometheus_client", "orjson")
 GATEWAY_SESSIONS, EMBEDDED_SESSIONS = 256, 8
 EXAMPLE = "Start with x=864. Apply x=(8x+97) mod 1000, 2 times. Find x."
+RECORDING = Path("runs/shadow")
 LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
@@ -33,7 +34,12 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 @click.option("--when", type=click.Choice(["boxed", "always", "asked"]),
               help="Which requests are probed: those with \\boxed in a message, all, or those with a cgr field."
               "  [default: always for the embedded model, else boxed]")  # fmt: skip
-@click.option("--shadow", is_flag=True, help="Make probes, but stop nothing.")
+@click.option("--shadow", is_flag=True, help="Stop nothing; probe behind the replies, and record what is found.")
+@click.option("--shadow-share", type=click.FloatRange(0.0, 1.0, min_open=True), metavar="SHARE",
+              help="The same for this share of the prompts, such as .05; the others are only answered.")  # fmt: skip
+@click.option("--record", "record_folder", type=PATH, metavar="RUN", help="Folder to record in.  [default: runs/shadow]")
+@click.option("--record-text", is_flag=True, help="Record prompts, thinking and answers, not only their hashes.")
+@click.option("--record-limit", type=click.IntRange(1), metavar="N", help="Traces to record at most.  [default: 100000]")
 @model_options
 @settings_options("rule", "threshold")
 @click.option("--set", "given_parameters", multiple=True, help="A parameter of the rule, such as --set agree=5.")
@@ -80,6 +86,11 @@ def command(
     when: Literal["boxed", "always", "asked"] | None,
     sessions: int | None,
     abstain_message: str | None,
+    shadow: bool,
+    shadow_share: float | None,
+    record_folder: Path | None,
+    record_text: bool,
+    record_limit: int | None,
     **options: Any,
 ) -> int:
     """Serve a model by the APIs of OpenAI and Anthropic, and stop its thinking when it is certain.
@@ -96,6 +107,7 @@ def command(
     options["rule"], parameters = rule_and_parameters(options["rule"], given_parameters)
     names = {name for name in options if name in Settings.__dataclass_fields__}
     settings = Settings(instruction="", parameters=parameters, **{name: options.pop(name) for name in names})
+    recording = _shadow(1.0 if shadow else shadow_share, record_folder, record_text, record_limit)
     gateway = bool(given.addresses)
     many = sessions or (GATEWAY_SESSIONS if gateway else EMBEDDED_SESSIONS if given.embedded else 1)
     model = replace(
@@ -112,6 +124,7 @@ def command(
         sessions=many,
         keys=read_keys(api_key_file),
         abstain_message=ABSTAINED if abstain_message is None else abstain_message,
+        shadow=recording,
         **options,
     )
     _check(config)
@@ -124,6 +137,20 @@ def _check_installed() -> None:
     for package in NEEDED:
         if importlib.util.find_spec(package) is None:
             raise UsageError(f"`cgr serve` needs {package}.", "pip install 'certainty-guided-reasoning[server]'")
+
+
+def _shadow(share: float | None, folder: Path | None, text: bool, limit: int | None) -> ShadowConfig | None:
+    """What is recorded, with the folder and its key prepared."""
+    from cgr.server.config import RECORD_LIMIT, ShadowConfig
+    from cgr.server.record.key import prepare_folder
+
+    if share is None:
+        for option, given in (("--record", folder), ("--record-text", text), ("--record-limit", limit)):
+            if given:
+                raise UsageError(f"{option} needs --shadow or --shadow-share.", "Nothing is recorded without one of them.")
+        return None
+    prepare_folder(folder or RECORDING)
+    return ShadowConfig(share, folder or RECORDING, text, limit or RECORD_LIMIT)
 
 
 def _check(config: ServeConfig) -> None:
@@ -146,4 +173,7 @@ def _announce(config: ServeConfig, address: str) -> None:
     key = " -H 'authorization: Bearer KEY'" if config.keys else ""
     text = json.dumps(body)
     say(f"Serving {served} at {address}/v1, page at {address}/. Try:")
+    if config.shadow:
+        kept = "with all texts" if config.shadow.text else "without texts"
+        say(f"Nothing is stopped. {config.shadow.share:.3g} of the prompts are recorded in {config.shadow.folder}, {kept}.")
     say(f"curl {address}/v1/chat/completions -H 'content-type: application/json'{key} -d '{text}'")

@@ -202,7 +202,8 @@ class Endpoints:
         assert proxy is not None
         exchange.fields |= {"mode": "passed_on", "why": passed.why}
         async with self.gateway.pass_gate.place():
-            await proxy.pass_on(exchange, raw, passed.why, passed.model)
+            with self.gateway.copying(exchange.scope["path"], passed.recorded) as copy:
+                await proxy.pass_on(exchange, raw, passed.why, passed.model, copy, quiet=passed.quiet)
         self.gateway.metrics.requests.labels(self.gateway.engine.info.name, "not_probed").inc()
 
     async def models(self, exchange: Exchange) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, aclosing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
 from cgr.engines.base import Engine
 from cgr.errors import CgrError
+from cgr.records import Message
 from cgr.rules.base import THRESHOLD
 from cgr.server.config import ServeConfig
 from cgr.server.exchange import EventWriter, Exchange
@@ -22,6 +23,8 @@ from cgr.server.logs import log
 from cgr.server.metrics import Metrics, missed_cache
 from cgr.server.proxy import Proxy
 from cgr.server.reading import RequestReader
+from cgr.server.record.recorder import OWN_SESSIONS, Recorder
+from cgr.server.record.replies import ReplyCopy
 from cgr.server.result import Result
 
 SHUTTING_DOWN = ApiError(503, "The server is shutting down.", code="shutting_down", wait=1.0)
@@ -53,7 +56,11 @@ class Gateway:
     def __init__(self, config: ServeConfig) -> None:
         self.config, self.metrics = config, Metrics()
         observe = self.metrics.observe_upstream if config.gateway else None
-        self.engine: Engine = replace(config.model, sessions=config.sessions, observe=observe).engine()
+        self._further = 0 if config.gateway or not config.shadow else OWN_SESSIONS  # sessions that are not for requests
+        sessions = config.sessions + self._further
+        self.engine: Engine = replace(config.model, sessions=sessions, observe=observe).engine()
+        self.recorder: Recorder | None = None
+        self._ends = 0.0  # when requests must have ended, after a signal
         self.running: set[Exchange] = set()
         self.draining, self._idle = False, asyncio.Event()
         self._lengths = (0, 0.0)  # of thinking that nothing stopped: how many, their mean
@@ -67,14 +74,24 @@ class Gateway:
         """Load the model or reach the upstreams."""
         await self.engine.connect()
         info, config = self.engine.info, self.config
-        self.reader = RequestReader(config, info.name, (info.open_tag, info.close_tag))
-        places = info.sessions or config.sessions
+        if config.shadow:
+            self.recorder = Recorder(config, self.engine, self.metrics)
+            await self.recorder.open()
+        key = self.recorder.key if self.recorder else None
+        self.reader = RequestReader(config, info.name, (info.open_tag, info.close_tag), key)
+        places = info.sessions - self._further if info.sessions else config.sessions
         self.gate = Gate(places, config.queue, config.queue_seconds, self.metrics)
         self.pass_gate = Gate(config.sessions, config.queue, config.queue_seconds, self.metrics)
         if config.gateway:
             self.proxy = Proxy(self.engine, self.metrics)
         for note in self.engine.notes:
             log(note, logging.WARNING)
+
+    async def finish_recording(self) -> None:
+        """Probe what is left, within the time for requests, and write it."""
+        recorder, self.recorder = self.recorder, None
+        if recorder:
+            await recorder.close(self._ends - time.monotonic())
 
     async def close(self) -> None:
         """Close all connections."""
@@ -91,7 +108,7 @@ class Gateway:
 
     async def drain(self) -> None:
         """Accept no new requests; after a while, end those that are still running."""
-        self.draining = True
+        self.draining, self._ends = True, time.monotonic() + self.config.shutdown_seconds
         with suppress(TimeoutError):
             async with asyncio.timeout(self.config.shutdown_seconds):
                 while self.running:
@@ -118,10 +135,15 @@ class Gateway:
         async with self.gate.place() as waited:
             answer = Answer(self.engine, self.config, request, exchange.received, waited)
             exchange.fields["mode"], exchange.answer = request.mode, answer
-            if request.stream:
-                await self._stream(exchange, answer, stream(request, self.engine, self.mean))
-            else:
-                await self._whole(exchange, answer, whole(request, self.engine, self.mean))
+            with self.recorder.answered(answer) if self.recorder and request.recorded else nullcontext():
+                if request.stream:
+                    await self._stream(exchange, answer, stream(request, self.engine, self.mean))
+                else:
+                    await self._whole(exchange, answer, whole(request, self.engine, self.mean))
+
+    def copying(self, path: str, messages: Sequence[Message]) -> AbstractContextManager[ReplyCopy | None]:
+        """A copy of a reply of the upstream, which is recorded afterwards; None without messages."""
+        return self.recorder.copied(path, messages) if self.recorder and messages else nullcontext()
 
     async def _whole(self, exchange: Exchange, answer: Answer, renderer: WholeRenderer) -> None:
         result: Result | None = None

@@ -35,7 +35,8 @@ class Generation:
     """A request. `prompt`: messages, or the text or ids of a whole prompt (`raw`). `max_tokens`: thinking and answer
     together. `top_logprobs`: log-probabilities of the answer with this many alternatives; None: none. `thinks`: False to
     answer without thinking. `detail`: why it is not probed, if it is not. `shown`: how the thinking is shown, where an API
-    has several ways. `repeated`: fields of the request that the reply repeats."""
+    has several ways. `repeated`: fields of the request that the reply repeats. `recorded`: the finished reply goes to the
+    recorder."""
 
     id: str
     model: str
@@ -56,6 +57,7 @@ class Generation:
     detail: str = ""
     shown: ShowThinking = "text"
     repeated: Mapping[str, Any] = field(default_factory=dict)
+    recorded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +111,15 @@ class Answer:
     """Answers one request, as an asynchronous iterator of events. Leaving the iteration cancels all work for it.
 
     `received`: when the request came (perf_counter). `waited`: seconds in the queue. `waiting`: whether the next event is
-    there already, so that several can be sent at once. `phase`: what is going on, for those who cancel it.
+    there already, so that several can be sent at once. `phase`: what is going on, for those who cancel it. `result`: at the
+    end.
     """
 
     def __init__(self, engine: Engine, config: ServeConfig, request: Generation, received: float, waited: float = 0.0):
         self.engine, self.config, self.request = engine, config, request
         self.received, self.waited = received, waited
         self.phase = "prompt"
+        self.result: Result | None = None
         self._stream: EventStream[Outcome] | None = None
         self._filter: TagFilter | None = None
 
@@ -136,7 +140,8 @@ class Answer:
                         yield shown
             if self._filter and (rest := self._filter.flush()):
                 yield AnswerDelta(rest)
-            yield Ended(self._result(opened, stream.result, overhead))
+            self.result = self._result(opened, stream.result, overhead)
+            yield Ended(self.result)
         finally:
             await opened.session.close()
 

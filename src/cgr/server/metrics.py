@@ -54,6 +54,8 @@ class Metrics:
         self.abstentions = self._counter("abstentions", "Replies without an answer.")
         self.upstream = self._counter("upstream_requests", "Requests to upstreams.", "upstream", "kind", "code")
         self.cancelled = self._counter("upstream_cancelled", "Requests to upstreams left before their end.", "phase")
+        self.shadow_recorded = self._counter("shadow_recorded", "Traces that were recorded.")
+        self.shadow_dropped = self._counter("shadow_dropped", "Chosen requests that were not recorded.", "reason")
         self.build = Gauge(
             "cgr_build_info", "The version of cgr.", ["version"], registry=self.registry, multiprocess_mode="max"
         )

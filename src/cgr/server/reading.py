@@ -17,8 +17,10 @@ from cgr.server.faults import ApiError, bad_field, not_supported, sentence
 from cgr.server.fields import check_parameters, effort_budget, given_budget, thinks, unsupported
 from cgr.server.generation import Generation
 from cgr.server.protocol import CgrOptions, ChatBody, CompletionBody, SamplingFields
+from cgr.server.record.key import RecordingKey
 from cgr.settings import Settings
 
+SHADOWED = "nothing is stopped on this server"
 ALIAS = re.compile(r"(?P<name>.+):(?:(?P<mode>plain|shadow)|cgr-(?P<threshold>[0-9.]+))")
 # Requests with these are passed on to an upstream, even if they ask for probes.
 FOR_UPSTREAM = frozenset({
@@ -29,28 +31,33 @@ FOR_UPSTREAM = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class PassOn:
-    """The request goes to the upstream as it is. `model`: the upstream's name for it, where the client used an alias."""
+    """The request goes to the upstream as it is. `model`: the upstream's name for it, where the client used an alias.
+    `quiet`: nothing is added to the reply. `recorded`: the messages, if the reply goes to the recorder."""
 
     why: str
     model: str
+    quiet: bool = False
+    recorded: tuple[Message, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Whether a request is to be probed and how. `asked`: it says so itself. `model`: without the alias."""
+    """Whether a request is to be probed and how. `asked`: it says so itself. `model`: without the alias. `recorded`: the
+    messages, if it is answered plainly and recorded."""
 
     mode: Mode
     asked: bool
     model: str
     options: CgrOptions
     why: str = ""
+    recorded: tuple[Message, ...] = ()
 
 
 class RequestReader:
-    """Reads requests for one model. `served`: its name; `tags`: its think tags."""
+    """Reads requests for one model. `served`: its name; `tags`: its think tags; `key`: chooses what is recorded."""
 
-    def __init__(self, config: ServeConfig, served: str, tags: tuple[str, str]) -> None:
-        self.config, self.served, self.tags = config, served, tags
+    def __init__(self, config: ServeConfig, served: str, tags: tuple[str, str], key: RecordingKey | None = None) -> None:
+        self.config, self.served, self.tags, self.key = config, served, tags, key
 
     # What is asked for
 
@@ -69,6 +76,19 @@ class RequestReader:
         why = self._why_not(boxed)
         default: Mode = "off" if why else "shadow" if self.config.shadow else "on"
         return Wanted(default, False, model, options, why)
+
+    def _sampled(self, wanted: Wanted, request: ConversationRequest) -> Wanted:
+        """A request that only the server wants in the shadow is answered plainly. It is recorded if the key chooses it."""
+        if wanted.asked or wanted.mode != "shadow":
+            return wanted
+        plain = replace(wanted, mode="off", why=SHADOWED)
+        if request.unsupported or wanted.model != self.served or self.key is None or self.config.shadow is None:
+            return plain
+        try:
+            messages = tuple(map(self._message, request.turns))
+        except ApiError:
+            return plain
+        return replace(plain, recorded=messages) if self.key.chooses(messages, self.config.shadow.share) else plain
 
     def alias(self, name: str | None) -> tuple[str, Mode | None, float | None]:
         """The model behind a name, and what the name asks for."""
@@ -102,7 +122,7 @@ class RequestReader:
         missing: str = "",
     ) -> Generation | PassOn:
         """A reply to messages, of any API. `missing`: the path of this API, if the upstream does not have it."""
-        wanted = self.wanted(body, headers, boxed=request.boxed)
+        wanted = self._sampled(self.wanted(body, headers, boxed=request.boxed), request)
         if (passed := self._passed(wanted, request.unsupported, missing)) is not None:
             return passed
         messages = tuple(map(self._message, request.turns))
@@ -166,7 +186,8 @@ class RequestReader:
         if wanted.model != self.served:
             return PassOn(f"{wanted.model!r} is not the model that is probed", wanted.model)
         if wanted.mode == "off":
-            return PassOn(wanted.why, wanted.model)
+            quiet = self.config.shadow is not None and not wanted.asked
+            return PassOn(wanted.why, wanted.model, quiet, wanted.recorded)
         if found and wanted.asked and re.split(r"[.\[]", found[0])[0] not in FOR_UPSTREAM:
             raise not_supported(found[0], "together with probes")
         return PassOn(f"{found[0]!r} is not supported together with probes", wanted.model) if found else None
@@ -194,6 +215,7 @@ class RequestReader:
             include_usage=bool(body.stream_options and body.stream_options.include_usage),
             stream_probes=config.stream_probes if options.stream_probes is None else options.stream_probes,
             detail=wanted.why,
+            recorded=bool(wanted.recorded),
             **more,
         )
 
