@@ -203,7 +203,7 @@ class Endpoints:
         exchange.fields |= {"mode": "passed_on", "why": passed.why}
         async with self.gateway.pass_gate.place():
             with self.gateway.copying(exchange.scope["path"], passed.recorded) as copy:
-                await proxy.pass_on(exchange, raw, passed.why, passed.model, copy, quiet=passed.quiet)
+                await proxy.pass_on(exchange, raw, passed.why, passed.model, copy, quiet=self.config.shadow is not None)
         self.gateway.metrics.requests.labels(self.gateway.engine.info.name, "not_probed").inc()
 
     async def models(self, exchange: Exchange) -> None:

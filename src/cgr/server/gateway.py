@@ -75,8 +75,9 @@ class Gateway:
         await self.engine.connect()
         info, config = self.engine.info, self.config
         if config.shadow:
-            self.recorder = Recorder(config, self.engine, self.metrics)
-            await self.recorder.open()
+            recorder = Recorder(config, self.engine, self.metrics)
+            await recorder.open()
+            self.recorder = recorder
         key = self.recorder.key if self.recorder else None
         self.reader = RequestReader(config, info.name, (info.open_tag, info.close_tag), key)
         places = info.sessions - self._further if info.sessions else config.sessions

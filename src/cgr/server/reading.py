@@ -32,11 +32,10 @@ FOR_UPSTREAM = frozenset({
 @dataclass(frozen=True, slots=True)
 class PassOn:
     """The request goes to the upstream as it is. `model`: the upstream's name for it, where the client used an alias.
-    `quiet`: nothing is added to the reply. `recorded`: the messages, if the reply goes to the recorder."""
+    `recorded`: the messages, if the reply goes to the recorder."""
 
     why: str
     model: str
-    quiet: bool = False
     recorded: tuple[Message, ...] = ()
 
 
@@ -186,8 +185,7 @@ class RequestReader:
         if wanted.model != self.served:
             return PassOn(f"{wanted.model!r} is not the model that is probed", wanted.model)
         if wanted.mode == "off":
-            quiet = self.config.shadow is not None and not wanted.asked
-            return PassOn(wanted.why, wanted.model, quiet, wanted.recorded)
+            return PassOn(wanted.why, wanted.model, wanted.recorded)
         if found and wanted.asked and re.split(r"[.\[]", found[0])[0] not in FOR_UPSTREAM:
             raise not_supported(found[0], "together with probes")
         return PassOn(f"{found[0]!r} is not supported together with probes", wanted.model) if found else None

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cgr.lab.store.recorded import RecordedTrace
+from cgr.lab.store.recorded import HASHED, RecordedTrace
 from cgr.records import Probe
 from cgr.rules.same_answer import normalised, quantity, same_answer
 from cgr.server.record.key import RecordingKey
-
-HASHED = "hash:"  # no text of digits alone, which would be read as a number
 
 
 class AnswerHashes:

@@ -21,7 +21,7 @@ from cgr.errors import CgrError, UsageError
 from cgr.lab.record.probe import AskAt
 from cgr.lab.record.retrace import RetraceEngine, interval_cuts
 from cgr.lab.store.config import Asking, ProbeSet, RunConfig, requests_of, satisfies
-from cgr.lab.store.recorded import RecordedTrace
+from cgr.lab.store.recorded import SHADOW, SHADOW_TEXT, RecordedTrace
 from cgr.lab.store.schema import StoreError
 from cgr.reason import Abstention
 from cgr.records import Ended, Message, Probe, messages_of
@@ -38,7 +38,6 @@ from cgr.server.record.writer import RunWriter
 OWN_SESSIONS = 1  # of the server's own model, beside those for requests
 UPSTREAM_SESSIONS = 4
 BACKLOG_TOKENS = 4_000_000  # about 16 MB
-SHADOW, SHADOW_TEXT = "shadow", "shadow with text"  # the sources of such runs
 LEAST_TOKENS = 1024  # what a reply counts in the backlog at least
 Dropped = Literal[
     "limit", "busy", "client_left", "failed", "no_thinking", "cut_short", "probe_failed", "write_failed", "shutdown"
