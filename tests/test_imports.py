@@ -64,7 +64,7 @@ ALLOWED = {
         for name, below in LAB.items()
     },
     "doctor": CORE | {"cgr"},
-    "server": CORE | {"cgr", "lab/store", "lab/calibrate", "engines/text", "engines/completions"},
+    "server": CORE | {"cgr", "lab/store", "lab/calibrate", "lab/score", "engines/text", "engines/completions"},
     "integrations": {"errors", "server"},
     "cli": CORE | {"cgr", "doctor", "server", "engines/text", "engines/completions", *LAB},
     "cgr": CORE,

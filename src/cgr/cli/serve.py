@@ -35,6 +35,14 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
               "  [default: always for the embedded model, else boxed]")  # fmt: skip
 @click.option("--shadow", is_flag=True, help="Make probes, but stop nothing.")
 @model_options
+@settings_options("calibration")
+@click.option("--audit", type=float, metavar="SHARE",
+              help="Check the promise on this share of the requests that it covers, behind the replies.")  # fmt: skip
+@click.option("--audit-sessions", type=click.IntRange(1), help="Audits at once, in each worker.  [default: 1]")
+@click.option("--audit-state", type=PATH, help="Where the results of audits are kept.  [default: beside the calibration]")
+@click.option("--on-broken", type=click.Choice(["warn", "tighten", "off"]),
+              help="If the promise is broken: only say so, use the next stricter threshold, or stop nothing any more."
+              "  [default: warn]")  # fmt: skip
 @settings_options("rule", "threshold")
 @click.option("--set", "given_parameters", multiple=True, help="A parameter of the rule, such as --set agree=5.")
 @settings_options("interval", "budget", "max_answer_tokens", "aggregate", "temperature", "top_p")
@@ -89,13 +97,15 @@ def command(
     """
     _check_installed()
     from cgr.engines.completions.policy import RetryPolicy
+    from cgr.server.audit.options import AUDIT, with_promise
     from cgr.server.config import ABSTAINED, ServeConfig
     from cgr.server.keys import read_keys
     from cgr.server.run import serve
 
     options["rule"], parameters = rule_and_parameters(options["rule"], given_parameters)
     names = {name for name in options if name in Settings.__dataclass_fields__}
-    settings = Settings(instruction="", parameters=parameters, **{name: options.pop(name) for name in names})
+    chosen = {name: options.pop(name) for name in names}
+    settings, promise = with_promise(chosen | {"parameters": parameters}, {name: options.pop(name) for name in AUDIT})
     gateway = bool(given.addresses)
     many = sessions or (GATEWAY_SESSIONS if gateway else EMBEDDED_SESSIONS if given.embedded else 1)
     model = replace(
@@ -112,6 +122,7 @@ def command(
         sessions=many,
         keys=read_keys(api_key_file),
         abstain_message=ABSTAINED if abstain_message is None else abstain_message,
+        promise=promise,
         **options,
     )
     _check(config)

@@ -214,8 +214,8 @@ class Endpoints:
         await exchange.reply_json(listed | {"data": [*data, *aliases]})
 
     async def health(self, exchange: Exchange) -> None:
-        """GET /health: this process works."""
-        await exchange.reply_json({"status": "ok"})
+        """GET /health: this process works; and the state of the promise, if there is one."""
+        await exchange.reply_json({"status": "ok", **self.gateway.promise.health()})
 
     async def ready(self, exchange: Exchange) -> None:
         """GET /ready: requests can be answered."""

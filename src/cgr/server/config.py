@@ -7,6 +7,7 @@ from typing import Literal
 
 from cgr.drive.answer import Style
 from cgr.engines.open import ModelOptions
+from cgr.server.audit.options import PromiseOptions
 from cgr.settings import Settings
 
 When = Literal["boxed", "always", "asked"]
@@ -21,7 +22,7 @@ class ServeConfig:
 
     `settings`: the defaults of requests. `sessions`: requests that are thought about at once; `queue`: those that may wait,
     `queue_seconds` for how long. `keys`: SHA-256 hashes of the API keys; none: everybody may use the server.
-    `baseline_tokens`: mean thinking tokens without early stops, if known from a report.
+    `baseline_tokens`: mean thinking tokens without early stops, if known from a report. `promise`: of a calibration.
     """
 
     model: ModelOptions = field(default_factory=ModelOptions)
@@ -48,6 +49,7 @@ class ServeConfig:
     cors: tuple[str, ...] = ()
     log: LogFormat = "text"
     baseline_tokens: float | None = None
+    promise: PromiseOptions | None = None
 
     @property
     def gateway(self) -> bool:

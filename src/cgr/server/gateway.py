@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from cgr.engines.base import Engine
 from cgr.errors import CgrError
 from cgr.rules.base import THRESHOLD
+from cgr.server.audit.serving import ServedPromise
 from cgr.server.config import ServeConfig
 from cgr.server.exchange import EventWriter, Exchange
 from cgr.server.faults import ApiError, api_error, sentence
@@ -53,7 +54,9 @@ class Gateway:
     def __init__(self, config: ServeConfig) -> None:
         self.config, self.metrics = config, Metrics()
         observe = self.metrics.observe_upstream if config.gateway else None
-        self.engine: Engine = replace(config.model, sessions=config.sessions, observe=observe).engine()
+        self.promise = ServedPromise(config, self.metrics)
+        sessions = config.sessions + self.promise.places
+        self.engine: Engine = replace(config.model, sessions=sessions, observe=observe).engine()
         self.running: set[Exchange] = set()
         self.draining, self._idle = False, asyncio.Event()
         self._lengths = (0, 0.0)  # of thinking that nothing stopped: how many, their mean
@@ -67,9 +70,10 @@ class Gateway:
         """Load the model or reach the upstreams."""
         await self.engine.connect()
         info, config = self.engine.info, self.config
-        self.reader = RequestReader(config, info.name, (info.open_tag, info.close_tag))
-        places = info.sessions or config.sessions
+        self.reader = RequestReader(config, info.name, (info.open_tag, info.close_tag), self.promise.promise)
+        places = self.promise.free_for_clients(info.sessions, config.sessions)
         self.gate = Gate(places, config.queue, config.queue_seconds, self.metrics)
+        self.promise.start(self.engine, self.gate)
         self.pass_gate = Gate(config.sessions, config.queue, config.queue_seconds, self.metrics)
         if config.gateway:
             self.proxy = Proxy(self.engine, self.metrics)
@@ -78,6 +82,7 @@ class Gateway:
 
     async def close(self) -> None:
         """Close all connections."""
+        await self.promise.abandon()
         if self.proxy:
             await self.proxy.close()
         await self.engine.close()
@@ -92,6 +97,7 @@ class Gateway:
     async def drain(self) -> None:
         """Accept no new requests; after a while, end those that are still running."""
         self.draining = True
+        await self.promise.abandon()
         with suppress(TimeoutError):
             async with asyncio.timeout(self.config.shutdown_seconds):
                 while self.running:
@@ -117,11 +123,14 @@ class Gateway:
         """Reply to a request that this server answers itself."""
         async with self.gate.place() as waited:
             answer = Answer(self.engine, self.config, request, exchange.received, waited)
-            exchange.fields["mode"], exchange.answer = request.mode, answer
-            if request.stream:
-                await self._stream(exchange, answer, stream(request, self.engine, self.mean))
-            else:
-                await self._whole(exchange, answer, whole(request, self.engine, self.mean))
+            exchange.fields["mode"], exchange.answer, answer.follow = request.mode, answer, self.promise.follow
+            try:
+                if request.stream:
+                    await self._stream(exchange, answer, stream(request, self.engine, self.mean))
+                else:
+                    await self._whole(exchange, answer, whole(request, self.engine, self.mean))
+            finally:
+                self.promise.after(self.engine, answer)
 
     async def _whole(self, exchange: Exchange, answer: Answer, renderer: WholeRenderer) -> None:
         result: Result | None = None

@@ -11,6 +11,7 @@ from typing import Any
 from cgr.engines.base import Sampling
 from cgr.errors import CgrError, UsageError
 from cgr.records import Message
+from cgr.server.audit.promise import Promise
 from cgr.server.config import Mode, ServeConfig
 from cgr.server.conversations import ConversationRequest, Turn, from_chat
 from cgr.server.faults import ApiError, bad_field, not_supported, sentence
@@ -47,15 +48,27 @@ class Wanted:
 
 
 class RequestReader:
-    """Reads requests for one model. `served`: its name; `tags`: its think tags."""
+    """Reads requests for one model. `served`: its name; `tags`: its think tags. `promise`: of the server's calibration."""
 
-    def __init__(self, config: ServeConfig, served: str, tags: tuple[str, str]) -> None:
-        self.config, self.served, self.tags = config, served, tags
+    def __init__(self, config: ServeConfig, served: str, tags: tuple[str, str], promise: Promise | None = None) -> None:
+        self.config, self.served, self.tags, self.promise = config, served, tags, promise
+
+    @property
+    def defaults(self) -> Settings:
+        """The settings of a request that sets nothing."""
+        return self.promise.settings if self.promise else self.config.settings
 
     # What is asked for
 
     def wanted(self, body: SamplingFields, headers: Mapping[str, str], *, boxed: bool) -> Wanted:
-        """Body beats header beats alias beats the server's default. `boxed`: a message asks for a boxed answer."""
+        """Body beats header beats alias beats the server's default. `boxed`: a message asks for a boxed answer. Where the
+        server stops nothing any more, nothing that a request asks for is stopped."""
+        wanted = self._asked(body, headers, boxed=boxed)
+        if wanted.mode == "on" and self.promise and (why := self.promise.why_not_stopping):
+            return replace(wanted, mode="off", why=why)
+        return wanted
+
+    def _asked(self, body: SamplingFields, headers: Mapping[str, str], *, boxed: bool) -> Wanted:
         model, alias_mode, alias_threshold = self.alias(body.model)
         options = body.cgr if isinstance(body.cgr, CgrOptions) else CgrOptions()
         header_mode, header_options = _from_headers(headers)
@@ -207,11 +220,12 @@ class RequestReader:
             if (value := getattr(body, name)) is not None:
                 changes[name] = value
         changes["seed"] = secrets.randbits(31) if body.seed is None else body.seed
-        if changes.get("rule") not in (None, self.config.settings.rule):
+        defaults = self.defaults
+        if changes.get("rule") not in (None, defaults.rule):
             changes.setdefault("parameters", {})
-        check_parameters(changes.get("rule", self.config.settings.rule), options.parameters or {})
+        check_parameters(changes.get("rule", defaults.rule), options.parameters or {})
         try:
-            return replace(self.config.settings, **changes)
+            return replace(defaults, **changes)
         except UsageError as error:
             raise _blamed(error, changes) from error
 
