@@ -56,6 +56,7 @@ class Metrics:
         self.upstream = self._counter("upstream_requests", "Requests to upstreams.", "upstream", "kind", "code")
         self.cancelled = self._counter("upstream_cancelled", "Requests to upstreams left before their end.", "phase")
         self.requests_covered = self._counter("requests_covered", "Requests by whether a promise covers them.", "covered")
+        self.audit_tokens = self._counter("audit_tokens", "Tokens that were thought for audits, behind the replies.")
         self._others: list[Collector] = []
         self.build = Gauge(
             "cgr_build_info", "The version of cgr.", ["version"], registry=self.registry, multiprocess_mode="max"

@@ -31,10 +31,9 @@ def unspent(block: int) -> float:
 
 def factors(mean: float, ratio: float) -> Interval:
     """What a bet makes of 1 after a loss and after none. The bet suits the risk `ratio` times `mean`, at most half way from
-    `mean` to 1."""
-    risk = 0.0 if ratio == 0 else min(ratio * mean, (1 + mean) / 2)
-    bet = (risk - mean) / (mean * (1 - mean))
-    return 1 + bet * (1 - mean), 1 - bet * mean
+    `mean` to 1: it is (risk - mean) / (mean * (1 - mean)), and the factors are those of a likelihood ratio."""
+    risk = min(ratio * mean, (1 + mean) / 2)
+    return risk / mean, (1 - risk) / (1 - mean)
 
 
 def evidence_above(blocks: Sequence[int], count: int, mean: float) -> float:

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from cgr.errors import CgrError
-from cgr.server.audit.continued import is_lost
+from cgr.server.audit.continued import end_of_trace
 from cgr.server.audit.options import AuditOptions
 from cgr.server.audit.promise import Coverage, Promise
 from cgr.server.audit.state import AUDIT_SECONDS, AuditState, StateFile
@@ -23,6 +23,8 @@ from cgr.server.faults import sentence
 from cgr.server.logs import log
 
 if TYPE_CHECKING:
+    from prometheus_client import Counter
+
     from cgr.engines.base import Engine
     from cgr.server.generation import Answer
     from cgr.server.result import Result
@@ -32,11 +34,14 @@ Change = Callable[[AuditState], AuditState]
 
 
 class Auditor:
-    """The audits of one process. `calm` is awaited before each stretch of thinking, so that clients come first."""
+    """The audits of one process. `calm` is awaited before each stretch of thinking, so that clients come first. `tokens`
+    counts what is thought for audits."""
 
-    def __init__(self, promise: Promise, options: AuditOptions, calm: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, promise: Promise, options: AuditOptions, calm: Callable[[], Awaitable[None]], tokens: Counter
+    ) -> None:
         assert promise.state is not None
-        self.promise, self.options, self.calm = promise, options, calm
+        self.promise, self.options, self.calm, self.tokens = promise, options, calm, tokens
         self.state: StateFile = promise.state
         self._random = random.SystemRandom()  # not from anything that a client sends
         self._taken = 0
@@ -81,12 +86,12 @@ class Auditor:
                 await self._changed(lambda state: state.withdrawn(number))
                 return
             try:
-                loss = await self._loss(engine, answer, result)
+                loss, thought = await self._loss(engine, answer, result)
             except Exception as error:  # noqa: BLE001 - the reply is out: nothing about an audit may reach anybody
                 self._report(answer, error)
                 await self._changed(lambda state: state.failed_one(number))
                 return
-            log("audit", id=answer.request.id, stop_cause=result.stop_cause, loss=int(loss))
+            log("audit", id=answer.request.id, stop_cause=result.stop_cause, loss=int(loss), thinking_tokens=thought)
             await self._changed(lambda state: state.settled(number, loss))
         except CgrError as error:
             log("the state of the audits cannot be kept", logging.ERROR, error=sentence(error))
@@ -99,14 +104,17 @@ class Auditor:
         why = sentence(error) if isinstance(error, CgrError) else "it took too long" if known else type(error).__name__
         log("an audit failed", logging.WARNING, exception=None if known else error, id=answer.request.id, error=why)
 
-    async def _loss(self, engine: Engine, answer: Answer, result: Result) -> bool:
+    async def _loss(self, engine: Engine, answer: Answer, result: Result) -> tuple[bool, int]:
+        """Whether an answer changed, and how long the whole thinking is."""
         decision = result.outcome.decision
         if decision.stop_cause != "certainty":
-            return decision.stop_cause == "gave_up"  # there is no answer then
+            return decision.stop_cause == "gave_up", decision.thinking_tokens  # without an answer if it gave up
         assert answer.opened is not None
         ids = result.outcome.ids[: decision.thinking_tokens]
         async with asyncio.timeout(AUDIT_SECONDS):
-            return await is_lost(engine, answer.opened, decision, ids, self.calm)
+            end = await end_of_trace(engine, answer.opened, ids, self.calm)
+        self.tokens.inc(len(end.ids) - len(ids))
+        return end.differs(decision), len(end.ids)
 
     async def _changed(self, change: Change) -> None:
         await asyncio.to_thread(self._change, change)

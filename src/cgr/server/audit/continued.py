@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from cgr.drive.answer import think_plainly
 from cgr.drive.driver import Driver
@@ -16,15 +17,21 @@ Reopen = Callable[[], Awaitable[Session]]
 Ready = Callable[[], Awaitable[None]]
 
 
-async def is_lost(engine: Engine, opened: Opened, decision: Decision, ids: tuple[int, ...], calm: Ready) -> bool:
-    """Whether the answer of this early stop differs from the one at the end of its trace: the loss of the risk
-    `disagreement`. `ids`: the thinking up to the stop. `calm` is awaited before each stretch of thinking."""
-    final = await final_answer(engine, opened, ids, calm)
-    return not agrees(decision.answer, decision.closed, final)
+@dataclass(frozen=True, slots=True)
+class TraceEnd:
+    """The end of a trace: all of its thinking, and the answer there."""
+
+    ids: tuple[int, ...]
+    final: Probe
+
+    def differs(self, decision: Decision) -> bool:
+        """Whether the answer of an early stop differs from the one at the end: the loss of the risk `disagreement`."""
+        return not agrees(decision.answer, decision.closed, self.final)
 
 
-async def final_answer(engine: Engine, opened: Opened, ids: tuple[int, ...], calm: Ready) -> Probe:
-    """The answer at the end of the thinking that begins with these tokens, or at the budget."""
+async def end_of_trace(engine: Engine, opened: Opened, ids: tuple[int, ...], calm: Ready) -> TraceEnd:
+    """The end of the thinking that begins with these tokens, by itself or at the budget. `calm` is awaited before each
+    stretch of it."""
     session = await continued(opened.reopen, ids, engine.info.chunk)
     try:
         driver = Driver(engine, session, opened.driver.spec, full=True, ready=calm)
@@ -35,7 +42,7 @@ async def final_answer(engine: Engine, opened: Opened, ids: tuple[int, ...], cal
     finally:
         await session.close()
     assert isinstance(reply, Probe)
-    return reply
+    return TraceEnd(tuple(driver.ids), reply)
 
 
 async def continued(reopen: Reopen, ids: tuple[int, ...], chunk: int | None) -> Session:

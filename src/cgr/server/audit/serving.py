@@ -22,7 +22,7 @@ class ServedPromise:
         self.options = config.promise
         self.promise = Promise(config.promise, config.settings) if config.promise else None
         self.auditor: Auditor | None = None
-        self._covered = metrics.requests_covered
+        self._covered, self._tokens = metrics.requests_covered, metrics.audit_tokens
         if self.promise:
             metrics.add(PromiseCollector(self.promise))
 
@@ -48,7 +48,7 @@ class ServedPromise:
             return
         self.promise.check(engine)
         if self.options.audit:
-            self.auditor = Auditor(self.promise, self.options.audit, gate.calm)
+            self.auditor = Auditor(self.promise, self.options.audit, gate.calm, self._tokens)
             self.auditor.start()
 
     def follow(self, answer: Answer, opened: Opened) -> None:
