@@ -21,7 +21,7 @@ TAGS = ("<think>", "</think>")
 def reader(when: When = "always", *, gateway: bool = True, share: float | None = None) -> RequestReader:
     model = ModelOptions(base_url=("http://127.0.0.1:1",)) if gateway else ModelOptions("embedded")
     shadow = None if share is None else ShadowConfig(share, Path("runs/shadow"))
-    return RequestReader(ServeConfig(model=model, when=when, shadow=shadow), "m", TAGS, RecordingKey(b"k" * 32))
+    return RequestReader(ServeConfig(model=model, when=when, shadow=shadow), "m", TAGS, key=RecordingKey(b"k" * 32))
 
 
 def read(

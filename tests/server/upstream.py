@@ -45,6 +45,7 @@ class FakeUpstream:
     sure_at: int = 100
     thought: str = THOUGHT
     probed: str = "42"
+    final: str | None = None  # what a probe gets after the end of the thinking, if that is another answer
     answer: str = ANSWER
     pace: float = 0.0
     probe_seconds: float = 0.0
@@ -67,6 +68,7 @@ class FakeUpstream:
             "sure_at",
             "thought",
             "probed",
+            "final",
             "answer",
             "pace",
             "probe_seconds",
@@ -111,15 +113,15 @@ class FakeUpstream:
         closed = CLOSE in inside
         tail = text_of(inside[_last(inside, CLOSE) + 1 :] if closed else inside)
         if ASK in tail and not (closed and tail.startswith("The")):
-            return self._probed(tail)
+            return self._probed(tail, self.final if closed and self.final else self.probed)
         if closed:
             return (ord(self.answer[len(tail)]), 0.75) if len(tail) < len(self.answer) else (EOS, 0.9)
         at = len(tail.removeprefix("\n"))
         return (CLOSE, 0.9) if at >= self.length else (ord(self.thought[at % len(self.thought)]), 0.9)
 
-    def _probed(self, tail: str) -> tuple[int, float]:
+    def _probed(self, tail: str, answer: str) -> tuple[int, float]:
         before, _, given = tail.rpartition(ASK)
-        rest = f"{self.probed}}}"[len(given) :]
+        rest = f"{answer}}}"[len(given) :]
         sure = len(before) >= self.sure_at
         return (ord(rest[0]), 0.999 if sure else 0.5) if rest else (EOS, 0.9)
 

@@ -35,11 +35,19 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
               "  [default: always for the embedded model, else boxed]")  # fmt: skip
 @click.option("--shadow", is_flag=True, help="Stop nothing; probe behind the replies, and record what is found.")
 @click.option("--shadow-share", type=click.FloatRange(0.0, 1.0, min_open=True), metavar="SHARE",
-              help="The same for this share of the prompts, such as .05; the others are only answered.")  # fmt: skip
+              help="The same, but record only this share of the prompts. With --calibration, the others are stopped.")  # fmt: skip
 @click.option("--record", "record_folder", type=PATH, metavar="RUN", help="Folder to record in.  [default: runs/shadow]")
 @click.option("--record-text", is_flag=True, help="Record prompts, thinking and answers, not only their hashes.")
 @click.option("--record-limit", type=click.IntRange(1), metavar="N", help="Traces to record at most.  [default: 100000]")
 @model_options
+@settings_options("calibration")
+@click.option("--audit", type=float, metavar="SHARE",
+              help="Check the promise on this share of the requests that it covers, behind the replies.")  # fmt: skip
+@click.option("--audit-sessions", type=click.IntRange(1), help="Audits at once, in each worker.  [default: 1]")
+@click.option("--audit-state", type=PATH, help="Where the results of audits are kept.  [default: beside the calibration]")
+@click.option("--on-broken", type=click.Choice(["warn", "tighten", "off"]),
+              help="If the promise is broken: only say so, use the next stricter threshold, or stop nothing any more."
+              "  [default: warn]")  # fmt: skip
 @settings_options("rule", "threshold")
 @click.option("--set", "given_parameters", multiple=True, help="A parameter of the rule, such as --set agree=5.")
 @settings_options("interval", "budget", "max_answer_tokens", "aggregate", "temperature", "top_p")
@@ -99,14 +107,18 @@ def command(
     """
     _check_installed()
     from cgr.engines.completions.policy import RetryPolicy
+    from cgr.server.audit.options import AUDIT, with_promise
     from cgr.server.config import ABSTAINED, ServeConfig
     from cgr.server.keys import read_keys
     from cgr.server.run import serve
 
     options["rule"], parameters = rule_and_parameters(options["rule"], given_parameters)
     names = {name for name in options if name in Settings.__dataclass_fields__}
-    settings = Settings(instruction="", parameters=parameters, **{name: options.pop(name) for name in names})
+    chosen = {name: options.pop(name) for name in names}
+    settings, promise = with_promise(chosen | {"parameters": parameters}, {name: options.pop(name) for name in AUDIT})
     recording = _shadow(1.0 if shadow else shadow_share, record_folder, record_text, record_limit)
+    if shadow and promise:
+        raise UsageError("--shadow stops nothing, and --calibration stops.", "Use --shadow-share to record a part.")
     gateway = bool(given.addresses)
     many = sessions or (GATEWAY_SESSIONS if gateway else EMBEDDED_SESSIONS if given.embedded else 1)
     model = replace(
@@ -124,6 +136,7 @@ def command(
         keys=read_keys(api_key_file),
         abstain_message=ABSTAINED if abstain_message is None else abstain_message,
         shadow=recording,
+        promise=promise,
         **options,
     )
     _check(config)
@@ -174,5 +187,6 @@ def _announce(config: ServeConfig, address: str) -> None:
     say(f"Serving {served} at {address}/v1, page at {address}/. Try:")
     if config.shadow:
         kept = "with all texts" if config.shadow.text else "without texts"
-        say(f"Nothing is stopped. {config.shadow.share:.3g} of the prompts are recorded in {config.shadow.folder}, {kept}.")
+        share = "All prompts" if config.shadow.share == 1 else f"{config.shadow.share:.3g} of the prompts"
+        say(f"{share} are recorded in {config.shadow.folder}, {kept}." + ("" if config.promise else " Nothing is stopped."))
     say(f"curl {address}/v1/chat/completions -H 'content-type: application/json'{key} -d '{text}'")

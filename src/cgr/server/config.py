@@ -8,6 +8,7 @@ from typing import Literal
 
 from cgr.drive.answer import Style
 from cgr.engines.open import ModelOptions
+from cgr.server.audit.options import PromiseOptions
 from cgr.settings import Settings
 
 When = Literal["boxed", "always", "asked"]
@@ -43,8 +44,8 @@ class ServeConfig:
 
     `settings`: the defaults of requests. `sessions`: requests that are thought about at once; `queue`: those that may wait,
     `queue_seconds` for how long. `keys`: SHA-256 hashes of the API keys; none: everybody may use the server.
-    `baseline_tokens`: mean thinking tokens without early stops, if known from a report. `shadow`: by default nothing is
-    stopped, and some requests are recorded.
+    `baseline_tokens`: mean thinking tokens without early stops, if known from a report. `promise`: of a calibration.
+    `shadow`: some requests are only recorded, and without a promise nothing is stopped by default.
     """
 
     model: ModelOptions = field(default_factory=ModelOptions)
@@ -71,6 +72,12 @@ class ServeConfig:
     cors: tuple[str, ...] = ()
     log: LogFormat = "text"
     baseline_tokens: float | None = None
+    promise: PromiseOptions | None = None
+
+    @property
+    def quiet(self) -> bool:
+        """Whether replies of an upstream are passed back without an object of ours: nothing changes for clients."""
+        return self.shadow is not None and self.promise is None
 
     @property
     def gateway(self) -> bool:

@@ -14,6 +14,7 @@ from cgr.engines.base import Engine
 from cgr.errors import CgrError
 from cgr.records import Message
 from cgr.rules.base import THRESHOLD
+from cgr.server.audit.serving import ServedPromise
 from cgr.server.config import ServeConfig
 from cgr.server.exchange import EventWriter, Exchange
 from cgr.server.faults import ApiError, api_error, sentence
@@ -56,8 +57,9 @@ class Gateway:
     def __init__(self, config: ServeConfig) -> None:
         self.config, self.metrics = config, Metrics()
         observe = self.metrics.observe_upstream if config.gateway else None
-        self._further = 0 if config.gateway or not config.shadow else OWN_SESSIONS  # sessions that are not for requests
-        sessions = config.sessions + self._further
+        self.promise = ServedPromise(config, self.metrics)
+        self._recording = 0 if config.gateway or not config.shadow else OWN_SESSIONS  # sessions for the recorder
+        sessions = config.sessions + self.promise.places + self._recording
         self.engine: Engine = replace(config.model, sessions=sessions, observe=observe).engine()
         self.recorder: Recorder | None = None
         self._ends = 0.0  # when requests must have ended, after a signal
@@ -79,9 +81,11 @@ class Gateway:
             await recorder.open()
             self.recorder = recorder
         key = self.recorder.key if self.recorder else None
-        self.reader = RequestReader(config, info.name, (info.open_tag, info.close_tag), key)
-        places = info.sessions - self._further if info.sessions else config.sessions
+        self.reader = RequestReader(config, info.name, (info.open_tag, info.close_tag), self.promise.promise, key)
+        free = info.sessions - self._recording if info.sessions else None
+        places = self.promise.free_for_clients(free, config.sessions)
         self.gate = Gate(places, config.queue, config.queue_seconds, self.metrics)
+        self.promise.start(self.engine, self.gate)
         self.pass_gate = Gate(config.sessions, config.queue, config.queue_seconds, self.metrics)
         if config.gateway:
             self.proxy = Proxy(self.engine, self.metrics)
@@ -96,6 +100,7 @@ class Gateway:
 
     async def close(self) -> None:
         """Close all connections."""
+        await self.promise.abandon()
         if self.proxy:
             await self.proxy.close()
         await self.engine.close()
@@ -110,6 +115,7 @@ class Gateway:
     async def drain(self) -> None:
         """Accept no new requests; after a while, end those that are still running."""
         self.draining, self._ends = True, time.monotonic() + self.config.shutdown_seconds
+        await self.promise.abandon()
         with suppress(TimeoutError):
             async with asyncio.timeout(self.config.shutdown_seconds):
                 while self.running:
@@ -135,12 +141,16 @@ class Gateway:
         """Reply to a request that this server answers itself."""
         async with self.gate.place() as waited:
             answer = Answer(self.engine, self.config, request, exchange.received, waited)
-            exchange.fields["mode"], exchange.answer = request.mode, answer
-            with self.recorder.answered(answer) if self.recorder and request.recorded else nullcontext():
-                if request.stream:
-                    await self._stream(exchange, answer, stream(request, self.engine, self.mean))
-                else:
-                    await self._whole(exchange, answer, whole(request, self.engine, self.mean))
+            exchange.fields["mode"], exchange.answer, answer.follow = request.mode, answer, self.promise.follow
+            recording = self.recorder.answered(answer) if self.recorder and request.recorded else nullcontext()
+            try:
+                with recording:
+                    if request.stream:
+                        await self._stream(exchange, answer, stream(request, self.engine, self.mean))
+                    else:
+                        await self._whole(exchange, answer, whole(request, self.engine, self.mean))
+            finally:
+                self.promise.after(self.engine, answer)
 
     def copying(self, path: str, messages: Sequence[Message]) -> AbstractContextManager[ReplyCopy | None]:
         """A copy of a reply of the upstream, which is recorded afterwards; None without messages."""

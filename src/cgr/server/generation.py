@@ -6,10 +6,12 @@ and at last `Ended` with the result. A renderer, such as chat.py, turns these in
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from cgr.drive.answer import AnswerStyle, Style
@@ -24,6 +26,7 @@ from cgr.server.tags import TagFilter
 from cgr.settings import Resolved, Settings
 
 if TYPE_CHECKING:
+    from cgr.server.audit.promise import Coverage
     from cgr.server.result import Result
 
 ShowThinking = Literal["text", "summary", "omitted"]
@@ -110,18 +113,24 @@ ServeEvent = Begun | ReasoningDelta | ProbeMade | Stopped | AnswerDelta | Ended
 class Answer:
     """Answers one request, as an asynchronous iterator of events. Leaving the iteration cancels all work for it.
 
+    `follow`: gets it once its session is open; it sets `coverage`, whether a promise covers the reply, and `chosen`, if the
+    request is audited. `result`: once the reply is complete.
+
     `received`: when the request came (perf_counter). `waited`: seconds in the queue. `waiting`: whether the next event is
-    there already, so that several can be sent at once. `phase`: what is going on, for those who cancel it. `result`: at the
-    end.
+    there already, so that several can be sent at once. `phase`: what is going on, for those who cancel it.
     """
 
     def __init__(self, engine: Engine, config: ServeConfig, request: Generation, received: float, waited: float = 0.0):
         self.engine, self.config, self.request = engine, config, request
         self.received, self.waited = received, waited
         self.phase = "prompt"
-        self.result: Result | None = None
         self._stream: EventStream[Outcome] | None = None
         self._filter: TagFilter | None = None
+        self.follow: Callable[[Answer, Opened], None] | None = None
+        self.opened: Opened | None = None
+        self.coverage: Coverage | None = None
+        self.chosen: asyncio.Task[int] | None = None
+        self.result: Result | None = None
 
     @property
     def waiting(self) -> bool:
@@ -129,8 +138,10 @@ class Answer:
         return self._stream is not None and self._stream.waiting > 0
 
     async def __aiter__(self) -> AsyncGenerator[ServeEvent, None]:
-        opened = await self._open()
+        opened = self.opened = await self._open()
         try:
+            if self.follow:
+                self.follow(self, opened)
             overhead = time.perf_counter() - self.received - self.waited
             yield Begun(opened.prompt_tokens, overhead)
             stream = self._stream = EventStream(opened.run)
@@ -170,8 +181,9 @@ class Answer:
         from cgr.server.result import Result
 
         rule, name = opened.resolved.rule, self.engine.info.name
+        noted, covered = noted_stop(rule), self.coverage
         return Result(
-            self.request, self.config, opened.resolved, outcome, opened.prompt_tokens, overhead, name, noted_stop(rule)
+            self.request, self.config, opened.resolved, outcome, opened.prompt_tokens, overhead, name, noted, covered
         )
 
     # Preparation
@@ -192,11 +204,12 @@ class Answer:
         sampling = self._sampling(resolved, prompt, ids, budget)
         overlap = engine.capabilities.overlaps if settings.overlap is None else settings.overlap
         given = prompt if engine.prober else ids
-        session = await engine.open(given, sampling, room=budget + room, overlap=overlap)
+        opening = partial(engine.open, given, sampling, room=budget + room)
+        session = await opening(overlap=overlap)
         driver = Driver(
             engine, session, resolved.settings.spec(), overlap=overlap, full=settings.full, style=self._style(resolved)
         )
-        return Opened(session, driver, resolved, budget, len(ids))
+        return Opened(session, driver, resolved, budget, len(ids), opening)
 
     async def _prompt(self, settings: Settings) -> tuple[Prompt, tuple[int, ...]]:
         """The prompt, and its ids up to the open think tag."""
@@ -245,13 +258,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A session that is ready to run."""
+    """A session that is ready to run. `reopen`: another session on the same prompt and seed, from its beginning."""
 
     session: Session
     driver: Driver
     resolved: Resolved
     budget: int
     prompt_tokens: int
+    reopen: Callable[[], Awaitable[Session]]
 
     async def run(self, stream: EventStream[Outcome]) -> Outcome:
         """Think, decide and answer; events go to the stream."""

@@ -105,7 +105,8 @@ class Recorder:
         with self._watched():
             yield
         result = answer.result
-        assert result is not None
+        if result is None:  # an error in the middle of a stream, which the client was told of
+            return self.drop("failed")
         decision, messages = result.outcome.decision, messages_of(answer.request.prompt)  # type: ignore[arg-type]
         ids = array("I", result.outcome.ids[: decision.thinking_tokens])
         self.add(FinishedReply(messages, ids, decision.stop_cause == "end_of_thinking"))
