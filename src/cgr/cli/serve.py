@@ -35,7 +35,7 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
               "  [default: always for the embedded model, else boxed]")  # fmt: skip
 @click.option("--shadow", is_flag=True, help="Stop nothing; probe behind the replies, and record what is found.")
 @click.option("--shadow-share", type=click.FloatRange(0.0, 1.0, min_open=True), metavar="SHARE",
-              help="The same, but record only this share of the prompts. With --calibration, the others are stopped.")  # fmt: skip
+              help="As --shadow, for this share of the prompts. With --calibration, the others are stopped.")  # fmt: skip
 @click.option("--record", "record_folder", type=PATH, metavar="RUN", help="Folder to record in.  [default: runs/shadow]")
 @click.option("--record-text", is_flag=True, help="Record prompts, thinking and answers, not only their hashes.")
 @click.option("--record-limit", type=click.IntRange(1), metavar="N", help="Traces to record at most.  [default: 100000]")
