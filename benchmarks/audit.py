@@ -29,8 +29,8 @@ MOST = 12_000  # audits after a shift
 
 @dataclass(frozen=True)
 class Quiet:
-    """Watches without a shift: the risk in units of epsilon, the audits of each, and the share with an alarm. `naive_alarmed`:
-    the same for the exact bound."""
+    """Watches without a shift: the risk in units of epsilon, the audits of each, and the share with an alarm;
+    `naive_alarmed`: the same for the exact bound."""
 
     risk: float
     audits: int

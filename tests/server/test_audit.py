@@ -14,8 +14,10 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.lab.report.browser import Browser
 from tests.server.promised import BUDGET, INTERVAL, PASSED, calibration, written
 from tests.server.support import LONG, Served, chat_body, served
+from tests.server.test_live_page import text, wait
 from tests.server.upstream import FakeUpstream, Trouble, fake_upstream, text_of
 
 BOXED = "What is x? Put it into \\boxed{}."
@@ -308,6 +310,19 @@ def test_tighten_goes_up_the_sequence_and_then_stops_nothing(fake: FakeUpstream,
         assert "strictest threshold" in ask(server)["stop_detail"]
         assert server.metric("cgr_promise_broken") == 1
         assert server.metric("cgr_audit_total") == 1 + 2 * ENOUGH
+
+
+def test_the_page_shows_it(tab: Browser, fake: FakeUpstream, tmp_path: Path) -> None:
+    with audited(fake, written(tmp_path)) as server:
+        tab.visit(server.address + "/#server")
+        wait(tab, "!document.getElementById('promise').hidden")
+        assert "The calibration promises a risk of at most 5.00\u00a0%. 0 audits with 0 losses" in text(tab, "#promise")
+        break_promise(server, fake)
+        wait(tab, "document.getElementById('promise').classList.contains('broken')")
+        assert f"The promise is broken. The calibration promised a risk of at most 5.00\u00a0%. {ENOUGH} audits" in text(
+            tab, "#promise"
+        )
+        assert tab.errors() == []
 
 
 # The state on disk

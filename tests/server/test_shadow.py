@@ -22,6 +22,7 @@ from cgr.lab.questions.arithmetic import make
 from cgr.lab.store import Store
 from cgr.lab.store.merge import merge
 from cgr.lab.store.recorded import HASHED, SHADOW
+from tests.server.promised import BUDGET, INTERVAL, written
 from tests.server.support import LONG, Served, chat_body, metric, served
 from tests.server.upstream import FakeUpstream, fake_upstream
 from tests.support import OTHERS, QUESTION, command
@@ -369,3 +370,22 @@ def test_a_run_that_is_being_written_promises_nothing(shadow: Served, folder: Pa
 
 def test_metrics_exist_before_anything_was_recorded(own: Served) -> None:
     assert metric(own.get("/metrics").text, RECORDED) == 0
+
+
+def test_beside_a_promise_a_share_is_only_recorded(fake: FakeUpstream, tmp_path: Path) -> None:
+    """With a calibration, prompts that are not chosen are stopped, and those that are chosen are recorded in full."""
+    promise = ("--calibration", str(written(tmp_path)), "--shadow-share", ".5", "--record", str(tmp_path / "run"))
+    questions = [f"What is {number} + 1?" for number in range(24)]
+    with served("--base-url", fake.address, "--when", "always", *promise) as server:
+        fake.chat_thinks = True
+        found = [server.chat(question).json() for question in questions]
+        stopped = [reply["cgr"]["stop_cause"] == "certain" for reply in found]
+        assert {True, False} == {*stopped}
+        details = {reply["cgr"]["stop_detail"] for reply, over in zip(found, stopped, strict=True) if not over}
+        assert details == {"the reply to this request is only recorded"}
+        server.wait_metric(stopped.count(False), RECORDED)
+        assert recorded(server) == stopped.count(False)
+    with Store.open(tmp_path / "run") as store:
+        assert (store.config.interval, store.config.budget) == (INTERVAL, BUDGET)
+    error = start("--base-url", fake.address, "--calibration", str(tmp_path / "calibration.json"), "--shadow")
+    assert "--shadow stops nothing" in error
