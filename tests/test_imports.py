@@ -37,6 +37,7 @@ LAB = {
     "lab/report": {"lab/store", "lab/exchange", "lab/decide", "lab/score", "lab/fit", "lab/compare"},
 }
 LAB["lab/recipes"] = set(LAB)
+SERVER_LAB = ("lab/store", "lab/record", "lab/calibrate", "lab/score")
 OUTPUT_USERS = ("lab/calibrate", "lab/compare", "lab/ablate", "lab/report")
 ALLOWED = {
     "records": {"errors"},
@@ -64,7 +65,7 @@ ALLOWED = {
         for name, below in LAB.items()
     },
     "doctor": CORE | {"cgr"},
-    "server": CORE | {"cgr", "lab/store", "lab/calibrate", "engines/text", "engines/completions"},
+    "server": CORE | {"cgr", *SERVER_LAB, "engines/text", "engines/completions"},
     "integrations": {"errors", "server"},
     "cli": CORE | {"cgr", "doctor", "server", "engines/text", "engines/completions", *LAB},
     "cgr": CORE,

@@ -12,7 +12,12 @@ import yaml  # type: ignore[import-untyped]
 from prometheus_client.parser import text_string_to_metric_families
 
 from cgr.cli.serve import command
+from cgr.server.audit.collector import PromiseCollector
+from cgr.server.audit.options import AuditOptions, PromiseOptions
+from cgr.server.audit.promise import Promise
 from cgr.server.metrics import Metrics
+from cgr.settings import Settings
+from tests.server.promised import calibration
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 METRIC = re.compile(r"\bcgr_\w+")
@@ -35,9 +40,12 @@ def expressions() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def known() -> dict[str, set[str]]:
+def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     """The labels of each metric, by the names of its series as Prometheus reads them from /metrics."""
     metrics = Metrics()
+    options = PromiseOptions(calibration(), 0.99, AuditOptions(0.1, 1, "warn", tmp_path_factory.mktemp("known") / "x.json"))
+    promise = PromiseCollector(Promise(options, Settings()))
+    metrics.add(promise)
     found: dict[str, set[str]] = {}
     for one in vars(metrics).values():
         names = set(getattr(one, "_labelnames", ()))
@@ -48,6 +56,8 @@ def known() -> dict[str, set[str]]:
         base = one._name
         series = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(one._type, [""])
         found |= {base + end: names | ({"le"} if end == "_bucket" else set()) for end in series}
+    for family in promise.collect():
+        found |= {sample.name: set(sample.labels) for sample in family.samples}
     shown = {sample.name for family in text_string_to_metric_families(metrics.text().decode()) for sample in family.samples}
     assert found.keys() <= shown
     return found

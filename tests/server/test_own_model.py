@@ -38,6 +38,12 @@ def test_the_plain_model_thinks_to_its_end_without_probes(own: Served) -> None:
     assert stopped["cgr"]["saved"]["vs_mean"] is not None
 
 
+def test_no_thinking_is_no_thinking_for_the_plain_model_too(own: Served) -> None:
+    plain = own.chat(seed=3, reasoning_effort="none", cgr=False).json()
+    assert plain["usage"]["reasoning_tokens"] == 0
+    assert plain["choices"] == own.chat(seed=3, reasoning_effort="none").json()["choices"]
+
+
 def test_thinking_and_answer_in_a_stream_are_those_of_the_whole_reply(own: Served) -> None:
     whole = own.chat(seed=5).json()["choices"][0]["message"]
     found = own.stream(seed=5)

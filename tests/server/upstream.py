@@ -45,11 +45,13 @@ class FakeUpstream:
     sure_at: int = 100
     thought: str = THOUGHT
     probed: str = "42"
+    final: str | None = None  # what a probe gets after the end of the thinking, if that is another answer
     answer: str = ANSWER
     pace: float = 0.0
     probe_seconds: float = 0.0
     first_seconds: float = 0.0
     caches: bool = True
+    chat_thinks: bool = False  # whether its chat thinks and answers as its completions do; else it writes a poem
     endpoints: bool = True  # whether it has /v1/responses and /v1/messages
     troubles: list[Trouble] = field(default_factory=list)
     requests: list[tuple[str, dict[str, str], dict[str, Any]]] = field(default_factory=list)
@@ -66,11 +68,13 @@ class FakeUpstream:
             "sure_at",
             "thought",
             "probed",
+            "final",
             "answer",
             "pace",
             "probe_seconds",
             "first_seconds",
             "caches",
+            "chat_thinks",
             "troubles",
             "requests",
             "aborted",
@@ -109,15 +113,15 @@ class FakeUpstream:
         closed = CLOSE in inside
         tail = text_of(inside[_last(inside, CLOSE) + 1 :] if closed else inside)
         if ASK in tail and not (closed and tail.startswith("The")):
-            return self._probed(tail)
+            return self._probed(tail, self.final if closed and self.final else self.probed)
         if closed:
             return (ord(self.answer[len(tail)]), 0.75) if len(tail) < len(self.answer) else (EOS, 0.9)
         at = len(tail.removeprefix("\n"))
         return (CLOSE, 0.9) if at >= self.length else (ord(self.thought[at % len(self.thought)]), 0.9)
 
-    def _probed(self, tail: str) -> tuple[int, float]:
+    def _probed(self, tail: str, answer: str) -> tuple[int, float]:
         before, _, given = tail.rpartition(ASK)
-        rest = f"{self.probed}}}"[len(given) :]
+        rest = f"{answer}}}"[len(given) :]
         sure = len(before) >= self.sure_at
         return (ord(rest[0]), 0.999 if sure else 0.5) if rest else (EOS, 0.9)
 
@@ -228,10 +232,24 @@ class FakeUpstream:
                 return
 
     def _chat_pieces(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        if self.chat_thinks:
+            yield from self._thinking_pieces(body)
+            return
         for number, word in enumerate(("a ", "poem ", "of ", "words")):
             delta = {"content": word} if number else {"role": "assistant", "content": word}
             yield {"id": "x", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
         yield {"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+
+    def _thinking_pieces(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """A chat with thinking, in pieces of seven characters, within `max_tokens` characters."""
+        left = body.get("max_tokens") or 1 << 20
+        thinking = "".join(self.thought[at % len(self.thought)] for at in range(self.length))[:left]
+        answer = self.answer[: left - len(thinking)]
+        for name, text in (("reasoning_content", thinking), ("content", answer)):
+            for at in range(0, len(text), 7):
+                yield {"id": "x", "choices": [{"index": 0, "delta": {name: text[at : at + 7]}, "finish_reason": None}]}
+        finish = "length" if len(answer) < len(self.answer) else "stop"
+        yield {"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}
 
     async def other(self, request: web.Request) -> web.StreamResponse:
         """`/v1/responses` and `/v1/messages`, with replies that are only as long as a test needs."""
@@ -286,12 +304,14 @@ class FakeUpstream:
 def _joined(pieces: Sequence[dict[str, Any]], kind: str) -> dict[str, Any]:
     """A whole reply from the pieces of a stream."""
     if kind == "chat":
-        text = "".join(piece["choices"][0]["delta"].get("content", "") for piece in pieces)
-        message = {"role": "assistant", "content": text}
+        deltas = [piece["choices"][0]["delta"] for piece in pieces]
+        texts = {name: "".join(delta.get(name, "") for delta in deltas) for name in ("content", "reasoning_content")}
+        message = {"role": "assistant"} | {name: text for name, text in texts.items() if text or name == "content"}
+        finish = pieces[-1]["choices"][0]["finish_reason"]
         return {
             "id": "x",
             "object": "chat.completion",
-            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+            "choices": [{"index": 0, "message": message, "finish_reason": finish}],
         }
     choices = [piece["choices"][0] for piece in pieces]
     whole: dict[str, Any] = {**choices[-1], "text": "".join(one["text"] for one in choices)}

@@ -17,11 +17,12 @@ from cgr.errors import UsageError
 from cgr.settings import Settings
 
 if TYPE_CHECKING:
-    from cgr.server.config import ServeConfig
+    from cgr.server.config import ServeConfig, ShadowConfig
 
 NEEDED = ("starlette", "uvicorn", "uvloop", "httptools", "prometheus_client", "orjson")
 GATEWAY_SESSIONS, EMBEDDED_SESSIONS = 256, 8
 EXAMPLE = "Start with x=864. Apply x=(8x+97) mod 1000, 2 times. Find x."
+RECORDING = Path("runs/shadow")
 LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
@@ -32,8 +33,21 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 @click.option("--when", type=click.Choice(["boxed", "always", "asked"]),
               help="Which requests are probed: those with \\boxed in a message, all, or those with a cgr field."
               "  [default: always for the embedded model, else boxed]")  # fmt: skip
-@click.option("--shadow", is_flag=True, help="Make probes, but stop nothing.")
+@click.option("--shadow", is_flag=True, help="Stop nothing; probe behind the replies, and record what is found.")
+@click.option("--shadow-share", type=click.FloatRange(0.0, 1.0, min_open=True), metavar="SHARE",
+              help="As --shadow, for this share of the prompts. With --calibration, the others are stopped.")  # fmt: skip
+@click.option("--record", "record_folder", type=PATH, metavar="RUN", help="Folder to record in.  [default: runs/shadow]")
+@click.option("--record-text", is_flag=True, help="Record prompts, thinking and answers, not only their hashes.")
+@click.option("--record-limit", type=click.IntRange(1), metavar="N", help="Traces to record at most.  [default: 100000]")
 @model_options
+@settings_options("calibration")
+@click.option("--audit", type=float, metavar="SHARE",
+              help="Check the promise on this share of the requests that it covers, behind the replies.")  # fmt: skip
+@click.option("--audit-sessions", type=click.IntRange(1), help="Audits at once, in each worker.  [default: 1]")
+@click.option("--audit-state", type=PATH, help="Where the results of audits are kept.  [default: beside the calibration]")
+@click.option("--on-broken", type=click.Choice(["warn", "tighten", "off"]),
+              help="If the promise is broken: only say so, use the next stricter threshold, or stop nothing any more."
+              "  [default: warn]")  # fmt: skip
 @settings_options("rule", "threshold")
 @click.option("--set", "given_parameters", multiple=True, help="A parameter of the rule, such as --set agree=5.")
 @settings_options("interval", "budget", "max_answer_tokens", "aggregate", "temperature", "top_p")
@@ -79,6 +93,11 @@ def command(
     when: Literal["boxed", "always", "asked"] | None,
     sessions: int | None,
     abstain_message: str | None,
+    shadow: bool,
+    shadow_share: float | None,
+    record_folder: Path | None,
+    record_text: bool,
+    record_limit: int | None,
     **options: Any,
 ) -> int:
     """Serve a model by the APIs of OpenAI and Anthropic, and stop its thinking when it is certain.
@@ -88,13 +107,18 @@ def command(
     """
     _check_installed()
     from cgr.engines.completions.policy import RetryPolicy
+    from cgr.server.audit.options import AUDIT, with_promise
     from cgr.server.config import ABSTAINED, ServeConfig
     from cgr.server.keys import read_keys
     from cgr.server.run import serve
 
     options["rule"], parameters = rule_and_parameters(options["rule"], given_parameters)
     names = {name for name in options if name in Settings.__dataclass_fields__}
-    settings = Settings(instruction="", parameters=parameters, **{name: options.pop(name) for name in names})
+    chosen = {name: options.pop(name) for name in names}
+    settings, promise = with_promise(chosen | {"parameters": parameters}, {name: options.pop(name) for name in AUDIT})
+    recording = _shadow(1.0 if shadow else shadow_share, record_folder, record_text, record_limit)
+    if shadow and promise:
+        raise UsageError("--shadow stops nothing, and --calibration stops.", "Use --shadow-share to record a part.")
     gateway = bool(given.addresses)
     many = sessions or (GATEWAY_SESSIONS if gateway else EMBEDDED_SESSIONS if given.embedded else 1)
     model = replace(
@@ -111,6 +135,8 @@ def command(
         sessions=many,
         keys=read_keys(api_key_file),
         abstain_message=ABSTAINED if abstain_message is None else abstain_message,
+        shadow=recording,
+        promise=promise,
         **options,
     )
     _check(config)
@@ -123,6 +149,20 @@ def _check_installed() -> None:
     for package in NEEDED:
         if importlib.util.find_spec(package) is None:
             raise UsageError(f"`cgr serve` needs {package}.", "pip install 'certainty-guided-reasoning[server]'")
+
+
+def _shadow(share: float | None, folder: Path | None, text: bool, limit: int | None) -> ShadowConfig | None:
+    """What is recorded, with the folder and its key prepared."""
+    from cgr.server.config import RECORD_LIMIT, ShadowConfig
+    from cgr.server.record.key import prepare_folder
+
+    if share is None:
+        for option, given in (("--record", folder), ("--record-text", text), ("--record-limit", limit)):
+            if given:
+                raise UsageError(f"{option} needs --shadow or --shadow-share.", "Nothing is recorded without one of them.")
+        return None
+    prepare_folder(folder or RECORDING)
+    return ShadowConfig(share, folder or RECORDING, text, limit or RECORD_LIMIT)
 
 
 def _check(config: ServeConfig) -> None:
@@ -145,4 +185,8 @@ def _announce(config: ServeConfig, address: str) -> None:
     key = " -H 'authorization: Bearer KEY'" if config.keys else ""
     text = json.dumps(body)
     say(f"Serving {served} at {address}/v1, page at {address}/. Try:")
+    if config.shadow:
+        kept = "with all texts" if config.shadow.text else "without texts"
+        share = "All prompts" if config.shadow.share == 1 else f"{config.shadow.share:.3g} of the prompts"
+        say(f"{share} are recorded in {config.shadow.folder}, {kept}." + ("" if config.promise else " Nothing is stopped."))
     say(f"curl {address}/v1/chat/completions -H 'content-type: application/json'{key} -d '{text}'")

@@ -108,7 +108,7 @@ class Driver:
         if style.probed:
             decision = await self._decide(rule, budget, abstention)
         else:
-            decision = await think_plainly(self, budget)
+            decision = await think_plainly(self, budget if rule.thinks else 0)
         return decision, await write_answer(self, style, decision, budget)
 
     async def serve(self, request: Request) -> Reply:

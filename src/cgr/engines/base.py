@@ -57,7 +57,8 @@ class ModelInfo:
     `context` is the length of one session's context. `interval`, `budget` and `max_answer_tokens` are the model's own
     defaults, if its files name any. `fingerprint` identifies the weights, if the engine can read them. `model_context` is
     the context that the model was trained for, `sessions` how many sessions can be open at once, `template_opens` whether
-    the chat template opens the think tag itself; None means unknown. `shipped`: a model of this package, which knows the
+    the chat template opens the think tag itself; None means unknown. `chunk`: thinking is sampled in chunks of this many
+    tokens, each from a seed of its own; None: it is not. `shipped`: a model of this package, which knows the
     problems of `cgr.model.problems` and nothing else.
     """
 
@@ -75,6 +76,7 @@ class ModelInfo:
     threads: int | None = None
     template_opens: bool | None = None
     shipped: bool = False
+    chunk: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
+from cgr.records import Probe
+
 CACHED_ANSWERS = 1 << 12  # probes give the same few answers again and again
 MAX_LENGTH = 400  # characters of a plain number; longer texts are left to the worker process of the grading
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,3}(?: [0-9]{3})+|[0-9]+)?(?:\.[0-9]*)?")
@@ -27,6 +29,11 @@ def same_answer(one: str, other: str) -> bool:
         return True
     plain = quantities(one, other)
     return plain is not None and plain[0].equals(plain[1])
+
+
+def agrees(answer: str | None, closed: bool, final: Probe) -> bool:
+    """Whether the answer of a stop is complete and equals the final one of the same trace."""
+    return closed and final.closed and same_answer(answer or "", final.answer)
 
 
 @dataclass(frozen=True, slots=True)

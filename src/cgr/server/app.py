@@ -202,7 +202,8 @@ class Endpoints:
         assert proxy is not None
         exchange.fields |= {"mode": "passed_on", "why": passed.why}
         async with self.gateway.pass_gate.place():
-            await proxy.pass_on(exchange, raw, passed.why, passed.model)
+            with self.gateway.copying(exchange.scope["path"], passed.recorded) as copy:
+                await proxy.pass_on(exchange, raw, passed.why, passed.model, copy, quiet=self.config.quiet)
         self.gateway.metrics.requests.labels(self.gateway.engine.info.name, "not_probed").inc()
 
     async def models(self, exchange: Exchange) -> None:
@@ -214,8 +215,8 @@ class Endpoints:
         await exchange.reply_json(listed | {"data": [*data, *aliases]})
 
     async def health(self, exchange: Exchange) -> None:
-        """GET /health: this process works."""
-        await exchange.reply_json({"status": "ok"})
+        """GET /health: this process works; and the state of the promise, if there is one."""
+        await exchange.reply_json({"status": "ok", **self.gateway.promise.health()})
 
     async def ready(self, exchange: Exchange) -> None:
         """GET /ready: requests can be answered."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from cgr.server.faults import ApiError
 from cgr.server.metrics import Metrics
 
 RETRY_SECONDS = 1.0
+CALM_SECONDS = 1.0
 
 
 class Gate:
@@ -20,6 +21,7 @@ class Gate:
         self.places, self.queue, self.seconds, self.metrics = places, queue, seconds, metrics
         self._free = asyncio.Semaphore(places)
         self._waiting = 0
+        self._left = asyncio.Event()
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[float]:
@@ -37,6 +39,17 @@ class Gate:
         finally:
             self.metrics.in_flight.dec()
             self._free.release()
+            self._left.set()
+
+    async def calm(self) -> None:
+        """Wait while all places are taken, but not for long: for work that nobody waits for, and that must end all the
+        same."""
+        if not self._free.locked():
+            return
+        self._left.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CALM_SECONDS):
+                await self._left.wait()
 
     async def _wait(self) -> None:
         if self._waiting >= self.queue:

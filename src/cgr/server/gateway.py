@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, aclosing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
 from cgr.engines.base import Engine
 from cgr.errors import CgrError
+from cgr.records import Message
 from cgr.rules.base import THRESHOLD
+from cgr.server.audit.serving import ServedPromise
 from cgr.server.config import ServeConfig
 from cgr.server.exchange import EventWriter, Exchange
 from cgr.server.faults import ApiError, api_error, sentence
@@ -22,6 +24,8 @@ from cgr.server.logs import log
 from cgr.server.metrics import Metrics, missed_cache
 from cgr.server.proxy import Proxy
 from cgr.server.reading import RequestReader
+from cgr.server.record.recorder import OWN_SESSIONS, Recorder
+from cgr.server.record.replies import ReplyCopy
 from cgr.server.result import Result
 
 SHUTTING_DOWN = ApiError(503, "The server is shutting down.", code="shutting_down", wait=1.0)
@@ -53,7 +57,12 @@ class Gateway:
     def __init__(self, config: ServeConfig) -> None:
         self.config, self.metrics = config, Metrics()
         observe = self.metrics.observe_upstream if config.gateway else None
-        self.engine: Engine = replace(config.model, sessions=config.sessions, observe=observe).engine()
+        self.promise = ServedPromise(config, self.metrics)
+        self._recording = 0 if config.gateway or not config.shadow else OWN_SESSIONS  # sessions for the recorder
+        sessions = config.sessions + self.promise.places + self._recording
+        self.engine: Engine = replace(config.model, sessions=sessions, observe=observe).engine()
+        self.recorder: Recorder | None = None
+        self._ends = 0.0  # when requests must have ended, after a signal
         self.running: set[Exchange] = set()
         self.draining, self._idle = False, asyncio.Event()
         self._lengths = (0, 0.0)  # of thinking that nothing stopped: how many, their mean
@@ -67,17 +76,31 @@ class Gateway:
         """Load the model or reach the upstreams."""
         await self.engine.connect()
         info, config = self.engine.info, self.config
-        self.reader = RequestReader(config, info.name, (info.open_tag, info.close_tag))
-        places = info.sessions or config.sessions
+        if config.shadow:
+            recorder = Recorder(config, self.engine, self.metrics)
+            await recorder.open()
+            self.recorder = recorder
+        key = self.recorder.key if self.recorder else None
+        self.reader = RequestReader(config, info.name, (info.open_tag, info.close_tag), self.promise.promise, key)
+        free = info.sessions - self._recording if info.sessions else None
+        places = self.promise.free_for_clients(free, config.sessions)
         self.gate = Gate(places, config.queue, config.queue_seconds, self.metrics)
+        self.promise.start(self.engine, self.gate)
         self.pass_gate = Gate(config.sessions, config.queue, config.queue_seconds, self.metrics)
         if config.gateway:
             self.proxy = Proxy(self.engine, self.metrics)
         for note in self.engine.notes:
             log(note, logging.WARNING)
 
+    async def finish_recording(self) -> None:
+        """Probe what is left, within the time for requests, and write it."""
+        recorder, self.recorder = self.recorder, None
+        if recorder:
+            await recorder.close(self._ends - time.monotonic())
+
     async def close(self) -> None:
         """Close all connections."""
+        await self.promise.abandon()
         if self.proxy:
             await self.proxy.close()
         await self.engine.close()
@@ -91,7 +114,8 @@ class Gateway:
 
     async def drain(self) -> None:
         """Accept no new requests; after a while, end those that are still running."""
-        self.draining = True
+        self.draining, self._ends = True, time.monotonic() + self.config.shutdown_seconds
+        await self.promise.abandon()
         with suppress(TimeoutError):
             async with asyncio.timeout(self.config.shutdown_seconds):
                 while self.running:
@@ -117,11 +141,20 @@ class Gateway:
         """Reply to a request that this server answers itself."""
         async with self.gate.place() as waited:
             answer = Answer(self.engine, self.config, request, exchange.received, waited)
-            exchange.fields["mode"], exchange.answer = request.mode, answer
-            if request.stream:
-                await self._stream(exchange, answer, stream(request, self.engine, self.mean))
-            else:
-                await self._whole(exchange, answer, whole(request, self.engine, self.mean))
+            exchange.fields["mode"], exchange.answer, answer.follow = request.mode, answer, self.promise.follow
+            recording = self.recorder.answered(answer) if self.recorder and request.recorded else nullcontext()
+            try:
+                with recording:
+                    if request.stream:
+                        await self._stream(exchange, answer, stream(request, self.engine, self.mean))
+                    else:
+                        await self._whole(exchange, answer, whole(request, self.engine, self.mean))
+            finally:
+                self.promise.after(self.engine, answer)
+
+    def copying(self, path: str, messages: Sequence[Message]) -> AbstractContextManager[ReplyCopy | None]:
+        """A copy of a reply of the upstream, which is recorded afterwards; None without messages."""
+        return self.recorder.copied(path, messages) if self.recorder and messages else nullcontext()
 
     async def _whole(self, exchange: Exchange, answer: Answer, renderer: WholeRenderer) -> None:
         result: Result | None = None

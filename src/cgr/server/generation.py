@@ -6,10 +6,12 @@ and at last `Ended` with the result. A renderer, such as chat.py, turns these in
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from cgr.drive.answer import AnswerStyle, Style
@@ -24,6 +26,7 @@ from cgr.server.tags import TagFilter
 from cgr.settings import Resolved, Settings
 
 if TYPE_CHECKING:
+    from cgr.server.audit.promise import Coverage
     from cgr.server.result import Result
 
 ShowThinking = Literal["text", "summary", "omitted"]
@@ -35,7 +38,8 @@ class Generation:
     """A request. `prompt`: messages, or the text or ids of a whole prompt (`raw`). `max_tokens`: thinking and answer
     together. `top_logprobs`: log-probabilities of the answer with this many alternatives; None: none. `thinks`: False to
     answer without thinking. `detail`: why it is not probed, if it is not. `shown`: how the thinking is shown, where an API
-    has several ways. `repeated`: fields of the request that the reply repeats."""
+    has several ways. `repeated`: fields of the request that the reply repeats. `recorded`: the finished reply goes to the
+    recorder."""
 
     id: str
     model: str
@@ -56,6 +60,7 @@ class Generation:
     detail: str = ""
     shown: ShowThinking = "text"
     repeated: Mapping[str, Any] = field(default_factory=dict)
+    recorded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +113,9 @@ ServeEvent = Begun | ReasoningDelta | ProbeMade | Stopped | AnswerDelta | Ended
 class Answer:
     """Answers one request, as an asynchronous iterator of events. Leaving the iteration cancels all work for it.
 
+    `follow`: gets it once its session is open; it sets `coverage`, whether a promise covers the reply, and `chosen`, if the
+    request is audited. `result`: once the reply is complete.
+
     `received`: when the request came (perf_counter). `waited`: seconds in the queue. `waiting`: whether the next event is
     there already, so that several can be sent at once. `phase`: what is going on, for those who cancel it.
     """
@@ -118,6 +126,11 @@ class Answer:
         self.phase = "prompt"
         self._stream: EventStream[Outcome] | None = None
         self._filter: TagFilter | None = None
+        self.follow: Callable[[Answer, Opened], None] | None = None
+        self.opened: Opened | None = None
+        self.coverage: Coverage | None = None
+        self.chosen: asyncio.Task[int] | None = None
+        self.result: Result | None = None
 
     @property
     def waiting(self) -> bool:
@@ -125,8 +138,10 @@ class Answer:
         return self._stream is not None and self._stream.waiting > 0
 
     async def __aiter__(self) -> AsyncGenerator[ServeEvent, None]:
-        opened = await self._open()
+        opened = self.opened = await self._open()
         try:
+            if self.follow:
+                self.follow(self, opened)
             overhead = time.perf_counter() - self.received - self.waited
             yield Begun(opened.prompt_tokens, overhead)
             stream = self._stream = EventStream(opened.run)
@@ -136,7 +151,8 @@ class Answer:
                         yield shown
             if self._filter and (rest := self._filter.flush()):
                 yield AnswerDelta(rest)
-            yield Ended(self._result(opened, stream.result, overhead))
+            self.result = self._result(opened, stream.result, overhead)
+            yield Ended(self.result)
         finally:
             await opened.session.close()
 
@@ -165,8 +181,9 @@ class Answer:
         from cgr.server.result import Result
 
         rule, name = opened.resolved.rule, self.engine.info.name
+        noted, covered = noted_stop(rule), self.coverage
         return Result(
-            self.request, self.config, opened.resolved, outcome, opened.prompt_tokens, overhead, name, noted_stop(rule)
+            self.request, self.config, opened.resolved, outcome, opened.prompt_tokens, overhead, name, noted, covered
         )
 
     # Preparation
@@ -187,11 +204,12 @@ class Answer:
         sampling = self._sampling(resolved, prompt, ids, budget)
         overlap = engine.capabilities.overlaps if settings.overlap is None else settings.overlap
         given = prompt if engine.prober else ids
-        session = await engine.open(given, sampling, room=budget + room, overlap=overlap)
+        opening = partial(engine.open, given, sampling, room=budget + room)
+        session = await opening(overlap=overlap)
         driver = Driver(
             engine, session, resolved.settings.spec(), overlap=overlap, full=settings.full, style=self._style(resolved)
         )
-        return Opened(session, driver, resolved, budget, len(ids))
+        return Opened(session, driver, resolved, budget, len(ids), opening)
 
     async def _prompt(self, settings: Settings) -> tuple[Prompt, tuple[int, ...]]:
         """The prompt, and its ids up to the open think tag."""
@@ -240,13 +258,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A session that is ready to run."""
+    """A session that is ready to run. `reopen`: another session on the same prompt and seed, from its beginning."""
 
     session: Session
     driver: Driver
     resolved: Resolved
     budget: int
     prompt_tokens: int
+    reopen: Callable[[], Awaitable[Session]]
 
     async def run(self, stream: EventStream[Outcome]) -> Outcome:
         """Think, decide and answer; events go to the stream."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.registry import Collector
 
 from cgr import __version__
 from cgr.engines.completions.http import RequestKind
@@ -54,6 +55,11 @@ class Metrics:
         self.abstentions = self._counter("abstentions", "Replies without an answer.")
         self.upstream = self._counter("upstream_requests", "Requests to upstreams.", "upstream", "kind", "code")
         self.cancelled = self._counter("upstream_cancelled", "Requests to upstreams left before their end.", "phase")
+        self.shadow_recorded = self._counter("shadow_recorded", "Traces that were recorded.")
+        self.shadow_dropped = self._counter("shadow_dropped", "Chosen requests that were not recorded.", "reason")
+        self.requests_covered = self._counter("requests_covered", "Requests by whether a promise covers them.", "covered")
+        self.audit_tokens = self._counter("audit_tokens", "Tokens that were thought for audits, behind the replies.")
+        self._others: list[Collector] = []
         self.build = Gauge(
             "cgr_build_info", "The version of cgr.", ["version"], registry=self.registry, multiprocess_mode="max"
         )
@@ -70,6 +76,10 @@ class Metrics:
 
     def _seconds(self, name: str, text: str) -> Histogram:
         return self._histogram(name, text, SECONDS)
+
+    def add(self, other: Collector) -> None:
+        """Report the metrics of this collector too. They are the same in all workers."""
+        self._others.append(other)
 
     def finished(self, result: Result, mean: float | None) -> None:
         """A request was answered."""
@@ -102,6 +112,12 @@ class Metrics:
 
     def text(self) -> bytes:
         """All metrics in Prometheus' format; those of all workers together."""
+        others = CollectorRegistry()
+        for one in self._others:
+            others.register(one)
+        return self._own_text() + generate_latest(others)
+
+    def _own_text(self) -> bytes:
         if not self.several:
             return generate_latest(self.registry)
         registry = CollectorRegistry()

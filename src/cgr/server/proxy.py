@@ -21,6 +21,7 @@ from cgr.engines.forwarding import ForwardingEngine
 from cgr.server.exchange import Exchange
 from cgr.server.faults import MESSAGES_PATH, ApiError, messages_error
 from cgr.server.metrics import Metrics
+from cgr.server.record.replies import ReplyCopy
 from cgr.server.result import not_probed
 
 # What a client may tell the upstream: its key is ours, and so is its address.
@@ -99,14 +100,18 @@ class Proxy:
                 self._paths[path] = response.status not in NO_ENDPOINT
         return self._paths[path]
 
-    async def pass_on(self, exchange: Exchange, body: bytes, why: str, model: str) -> None:
-        """Send this request to an upstream, and its reply to the client. `model`: what the upstream calls it."""
+    async def pass_on(
+        self, exchange: Exchange, body: bytes, why: str, model: str, copy: ReplyCopy | None = None, *, quiet: bool = False
+    ) -> None:
+        """Send this request to an upstream, and its reply to the client. `model`: what the upstream calls it. `copy`: gets
+        the bytes of the reply too. `quiet`: without an object of ours."""
         headers = {name: exchange.headers[name] for name in PASSED_HEADERS if name in exchange.headers}
         path = exchange.scope["path"]
         async with self._request("POST", path, _cleaned(body, model), headers) as response:
             if response.status in WRONG_KEY:
                 raise ApiError(502, "The upstream refused the key of this server.", code="upstream_error")
-            await _reply(exchange, response, why)
+            ours = b"" if quiet else b'"cgr":' + orjson.dumps(not_probed(why)) + b","
+            await _reply(exchange, response, ours, copy)
 
     @asynccontextmanager
     async def _request(
@@ -154,19 +159,20 @@ def _model_in(body: bytes) -> bytes:
     return name.encode() if isinstance(name, str) else b""
 
 
-async def _reply(exchange: Exchange, response: aiohttp.ClientResponse, why: str) -> None:
-    path = exchange.scope["path"]
-    ours = b'"cgr":' + orjson.dumps(not_probed(why)) + b","
+async def _reply(exchange: Exchange, response: aiohttp.ClientResponse, ours: bytes, copy: ReplyCopy | None) -> None:
+    path, copied = exchange.scope["path"], copy.add if copy else lambda data: None
     headers = {name: response.headers[name] for name in KEPT_HEADERS if name in response.headers}
     headers |= {"x-cgr-stop-cause": "not_probed"}
     try:
         if "text/event-stream" in headers.get("content-type", ""):
             await exchange.start(response.status, headers | {"x-accel-buffering": "no"})
             async for lines in _lines(response.content):
+                copied(lines)
                 await exchange.write(_with_result(lines, ours, path))
             await exchange.write(b"", more=False)
             return
         data = await response.read()
+        copied(data)
         if response.status == 200 and data.lstrip()[:1] == b"{" and data.lstrip()[1:].lstrip()[:1] != b"}":
             data = data.replace(b"{", b"{" + ours, 1)
         await exchange.reply(response.status, data, headers)
@@ -204,7 +210,7 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 def _with_result(lines: bytes, ours: bytes, path: str) -> bytes:
     """The lines with our object in the one that says how the reply ended."""
     last, place = LAST_LINES.get(path, LAST_CHUNK)
-    if not last.search(lines):
+    if not ours or not last.search(lines):
         return lines
     return b"\n".join(
         place.sub(lambda found: found[0] + ours, line, count=1) if last.search(line) else line

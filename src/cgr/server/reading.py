@@ -11,14 +11,18 @@ from typing import Any
 from cgr.engines.base import Sampling
 from cgr.errors import CgrError, UsageError
 from cgr.records import Message
+from cgr.server.audit.promise import Promise
 from cgr.server.config import Mode, ServeConfig
 from cgr.server.conversations import ConversationRequest, Turn, from_chat
 from cgr.server.faults import ApiError, bad_field, not_supported, sentence
 from cgr.server.fields import check_parameters, effort_budget, given_budget, thinks, unsupported
 from cgr.server.generation import Generation
 from cgr.server.protocol import CgrOptions, ChatBody, CompletionBody, SamplingFields
+from cgr.server.record.key import RecordingKey
+from cgr.server.wanted import Wanted, body_mode, options_from_headers, to_number
 from cgr.settings import Settings
 
+SHADOWED, RECORDED = "nothing is stopped on this server", "the reply to this request is only recorded"
 ALIAS = re.compile(r"(?P<name>.+):(?:(?P<mode>plain|shadow)|cgr-(?P<threshold>[0-9.]+))")
 # Requests with these are passed on to an upstream, even if they ask for probes.
 FOR_UPSTREAM = frozenset({
@@ -29,46 +33,77 @@ FOR_UPSTREAM = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class PassOn:
-    """The request goes to the upstream as it is. `model`: the upstream's name for it, where the client used an alias."""
+    """The request goes to the upstream as it is. `model`: the upstream's name for it, where the client used an alias.
+    `recorded`: the messages, if the reply goes to the recorder."""
 
     why: str
     model: str
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Whether a request is to be probed and how. `asked`: it says so itself. `model`: without the alias."""
-
-    mode: Mode
-    asked: bool
-    model: str
-    options: CgrOptions
-    why: str = ""
+    recorded: tuple[Message, ...] = ()
 
 
 class RequestReader:
-    """Reads requests for one model. `served`: its name; `tags`: its think tags."""
+    """Reads requests for one model. `served`: its name; `tags`: its think tags. `promise`: of the server's calibration.
+    `key`: chooses what is recorded."""
 
-    def __init__(self, config: ServeConfig, served: str, tags: tuple[str, str]) -> None:
-        self.config, self.served, self.tags = config, served, tags
+    def __init__(
+        self,
+        config: ServeConfig,
+        served: str,
+        tags: tuple[str, str],
+        promise: Promise | None = None,
+        key: RecordingKey | None = None,
+    ) -> None:
+        self.config, self.served, self.tags, self.promise, self.key = config, served, tags, promise, key
+
+    @property
+    def defaults(self) -> Settings:
+        """The settings of a request that sets nothing."""
+        return self.promise.settings if self.promise else self.config.settings
 
     # What is asked for
 
     def wanted(self, body: SamplingFields, headers: Mapping[str, str], *, boxed: bool) -> Wanted:
-        """Body beats header beats alias beats the server's default. `boxed`: a message asks for a boxed answer."""
+        """Body beats header beats alias beats the server's default. `boxed`: a message asks for a boxed answer. Where the
+        server stops nothing any more, nothing that a request asks for is stopped."""
+        return self._obeying(self._asked(body, headers, boxed=boxed))
+
+    def _obeying(self, wanted: Wanted) -> Wanted:
+        if wanted.mode == "on" and self.promise and (why := self.promise.why_not_stopping):
+            return replace(wanted, mode="off", why=why)
+        return wanted
+
+    def _asked(self, body: SamplingFields, headers: Mapping[str, str], *, boxed: bool) -> Wanted:
         model, alias_mode, alias_threshold = self.alias(body.model)
         options = body.cgr if isinstance(body.cgr, CgrOptions) else CgrOptions()
-        header_mode, header_options = _from_headers(headers)
+        header_mode, header_options = options_from_headers(headers)
         threshold = next(
             (one for one in (options.threshold, header_options.threshold, alias_threshold) if one is not None), None
         )
         options = options.model_copy(update={"threshold": threshold, "budget": options.budget or header_options.budget})
-        mode = _body_mode(body.cgr) or header_mode or alias_mode
+        mode = body_mode(body.cgr) or header_mode or alias_mode
         if mode is not None:
             return Wanted(mode, mode != "off", model, options, "the request asks for no probes" if mode == "off" else "")
         why = self._why_not(boxed)
         default: Mode = "off" if why else "shadow" if self.config.shadow else "on"
         return Wanted(default, False, model, options, why)
+
+    def _sampled(self, wanted: Wanted, request: ConversationRequest) -> Wanted:
+        """A request that only the server wants in the shadow is answered plainly. It is recorded if the key chooses it. The
+        others are plain too, unless there is a promise."""
+        if wanted.asked or wanted.mode != "shadow" or self.config.shadow is None or self.key is None:
+            return wanted
+        messages = self._recordable(wanted, request)
+        if messages and self.key.chooses(messages, self.config.shadow.share):
+            return replace(wanted, mode="off", why=RECORDED if self.promise else SHADOWED, recorded=messages)
+        return self._obeying(replace(wanted, mode="on")) if self.promise else replace(wanted, mode="off", why=SHADOWED)
+
+    def _recordable(self, wanted: Wanted, request: ConversationRequest) -> tuple[Message, ...]:
+        if request.unsupported or wanted.model != self.served:
+            return ()
+        try:
+            return tuple(map(self._message, request.turns))
+        except ApiError:
+            return ()
 
     def alias(self, name: str | None) -> tuple[str, Mode | None, float | None]:
         """The model behind a name, and what the name asks for."""
@@ -77,7 +112,7 @@ class RequestReader:
         if name == self.served or (match := ALIAS.fullmatch(name)) is None:
             return name, None, None
         mode: Mode = {"plain": "off", "shadow": "shadow"}.get(match["mode"] or "", "on")  # type: ignore[assignment]
-        threshold = _number(match["threshold"], "model") if match["threshold"] else None
+        threshold = to_number(match["threshold"], "model") if match["threshold"] else None
         if threshold is not None and not 0 <= threshold <= 1:
             raise bad_field("model", f"The threshold in {name!r} is not between 0 and 1.")
         return match["name"], mode, threshold
@@ -102,7 +137,7 @@ class RequestReader:
         missing: str = "",
     ) -> Generation | PassOn:
         """A reply to messages, of any API. `missing`: the path of this API, if the upstream does not have it."""
-        wanted = self.wanted(body, headers, boxed=request.boxed)
+        wanted = self._sampled(self.wanted(body, headers, boxed=request.boxed), request)
         if (passed := self._passed(wanted, request.unsupported, missing)) is not None:
             return passed
         messages = tuple(map(self._message, request.turns))
@@ -166,7 +201,7 @@ class RequestReader:
         if wanted.model != self.served:
             return PassOn(f"{wanted.model!r} is not the model that is probed", wanted.model)
         if wanted.mode == "off":
-            return PassOn(wanted.why, wanted.model)
+            return PassOn(wanted.why, wanted.model, wanted.recorded)
         if found and wanted.asked and re.split(r"[.\[]", found[0])[0] not in FOR_UPSTREAM:
             raise not_supported(found[0], "together with probes")
         return PassOn(f"{found[0]!r} is not supported together with probes", wanted.model) if found else None
@@ -194,6 +229,7 @@ class RequestReader:
             include_usage=bool(body.stream_options and body.stream_options.include_usage),
             stream_probes=config.stream_probes if options.stream_probes is None else options.stream_probes,
             detail=wanted.why,
+            recorded=bool(wanted.recorded),
             **more,
         )
 
@@ -207,11 +243,12 @@ class RequestReader:
             if (value := getattr(body, name)) is not None:
                 changes[name] = value
         changes["seed"] = secrets.randbits(31) if body.seed is None else body.seed
-        if changes.get("rule") not in (None, self.config.settings.rule):
+        defaults = self.defaults
+        if changes.get("rule") not in (None, defaults.rule):
             changes.setdefault("parameters", {})
-        check_parameters(changes.get("rule", self.config.settings.rule), options.parameters or {})
+        check_parameters(changes.get("rule", defaults.rule), options.parameters or {})
         try:
-            return replace(self.config.settings, **changes)
+            return replace(defaults, **changes)
         except UsageError as error:
             raise _blamed(error, changes) from error
 
@@ -237,37 +274,3 @@ def _sampling(body: SamplingFields, settings: Settings, top: int | None) -> Samp
         stop=stop,
         answer_top=None if top is None else max(top, 1),
     )
-
-
-def _body_mode(given: Any) -> Mode | None:
-    if given is None:
-        return None
-    if given == "shadow":
-        return "shadow"
-    return "off" if given is False else "on"
-
-
-def _from_headers(headers: Mapping[str, str]) -> tuple[Mode | None, CgrOptions]:
-    """`X-CGR`, `X-CGR-Threshold` and `X-CGR-Budget`."""
-    text = headers.get("x-cgr", "").strip().lower()
-    if text and text not in ("on", "off", "shadow"):
-        raise bad_field("X-CGR", "The header X-CGR must be on, off or shadow.")
-    threshold, budget = (headers.get(f"x-cgr-{name}") for name in ("threshold", "budget"))
-    options = CgrOptions()
-    if threshold is not None:
-        options.threshold = _number(threshold, "X-CGR-Threshold")
-        if not 0 <= options.threshold <= 1:
-            raise bad_field("X-CGR-Threshold", "The header X-CGR-Threshold must be between 0 and 1.")
-    if budget is not None:
-        if not budget.strip().isdecimal() or not 0 < int(budget) < 1 << 31:
-            raise bad_field("X-CGR-Budget", "The header X-CGR-Budget must be a whole number of at least 1.")
-        options.budget = int(budget)
-    asked = text or ("on" if threshold is not None or budget is not None else None)
-    return asked, options  # type: ignore[return-value]
-
-
-def _number(text: str, field: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise bad_field(field, f"{field}: {text[:32]!r} is not a number.") from None

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cgr.drive.driver import Outcome
 from cgr.records import Probe
 from cgr.server.config import ServeConfig
 from cgr.server.generation import Generation
 from cgr.settings import Resolved
+
+if TYPE_CHECKING:
+    from cgr.server.audit.promise import Coverage
 
 VERSION = 1
 StopWord = Literal["certain", "end_of_thinking", "budget", "gave_up", "loop", "client_stop", "not_probed", "error"]
@@ -26,7 +29,7 @@ DETAILS = {
 @dataclass(frozen=True, slots=True)
 class Result:
     """How a request ended. `model`: without what an alias adds. `noted`: in shadow mode, the probe at which the rule would
-    have stopped."""
+    have stopped. `coverage`: whether a promise covers the reply; None if the server has no calibration."""
 
     request: Generation
     config: ServeConfig
@@ -36,6 +39,7 @@ class Result:
     overhead: float
     model: str
     noted: Probe | None = None
+    coverage: Coverage | None = None
 
     @property
     def stop_cause(self) -> StopWord:
@@ -111,7 +115,7 @@ class Result:
             "stop_detail": self.request.detail or DETAILS.get(cause, ""),
             "abstained": decision.abstained,
             "budget": self.resolved.budget,
-            "calibration": None,
+            "calibration": self.coverage.promised if self.coverage else None,
             "seed": self.request.settings.seed,
             "usage": {
                 "thinking_tokens": self.thinking_tokens,
@@ -122,6 +126,8 @@ class Result:
             "saved": {"vs_budget": self.resolved.budget - self.thinking_tokens, "vs_mean": saved},
             "probes": [probe_row(probe, withheld=self.withheld) for probe in decision.probes],
         }
+        if self.coverage and self.coverage.why:
+            result["calibration_detail"] = self.coverage.why
         if self.request.mode == "shadow":
             result["shadow"] = {"would_stop": probe_row(self.noted) if self.noted else None}
         if decision.abstained and self.config.show_withheld and self.made:

@@ -85,6 +85,7 @@ async def _serve(config: ServeConfig, listening: socket.socket, ready: Callable[
         server = DrainingServer(gateway, ready)
         await server.serve(sockets=[listening])
     finally:
+        await gateway.finish_recording()
         with suppress(TimeoutError):
             async with asyncio.timeout(END_SECONDS):
                 await gateway.close()
@@ -139,6 +140,7 @@ class _Supervisor:
         self.config, self.listening, self.ready = config, listening, ready
         self.stopping = False
         self.workers: dict[BaseProcess, Connection] = {}
+        self.numbers: dict[BaseProcess, int] = {}
 
     def run(self) -> int:
         """Run until a signal; returns the exit code."""
@@ -147,8 +149,8 @@ class _Supervisor:
         with tempfile.TemporaryDirectory(prefix="cgr-metrics-") as folder:
             os.environ[FOLDER] = folder
             try:
-                for _ in range(self.config.workers):
-                    self._start()
+                for number in range(1, self.config.workers + 1):
+                    self._start(number)
                 self._wait_until_ready()
                 if not self.stopping:
                     self.ready()
@@ -160,13 +162,14 @@ class _Supervisor:
                 del os.environ[FOLDER]
         return 0
 
-    def _start(self) -> None:
+    def _start(self, number: int) -> None:
+        """Start the worker with this number; one that replaces another continues its recording."""
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_work, args=(self.config, self.listening, theirs))
+        process = context.Process(target=_work, args=(_for_worker(self.config, number), self.listening, theirs))
         process.start()
         theirs.close()
-        self.workers[process] = ours
+        self.workers[process], self.numbers[process] = ours, number
 
     def _wait_until_ready(self) -> None:
         for process, pipe in self.workers.items():
@@ -195,7 +198,7 @@ class _Supervisor:
                 self.workers.pop(process).close()
                 log("a worker ended and is replaced", pid=process.pid, code=process.exitcode)
                 time.sleep(RESTART_SECONDS)
-                self._start()
+                self._start(self.numbers.pop(process))
 
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
         self.stopping = True
@@ -213,14 +216,19 @@ class _Supervisor:
                 process.join()
 
 
+def _for_worker(config: ServeConfig, number: int) -> ServeConfig:
+    """What one of several workers is told: it writes a run of its own, with its part of the traces."""
+    shadow = config.shadow and replace(config.shadow, worker=number, limit=-(-config.shadow.limit // config.workers))
+    return replace(config, workers=1, shadow=shadow)
+
+
 def _work(config: ServeConfig, listening: socket.socket, pipe: Connection) -> None:
     """The main function of a worker. It ends with its parent."""
     set_up(config.log)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C goes to the whole group; the parent decides
-    one = replace(config, workers=1)
     try:
-        uvloop.run(_serve(one, listening, lambda: pipe.send("ready")))
+        uvloop.run(_serve(config, listening, lambda: pipe.send("ready")))
     except CgrError as error:
         pipe.send(error)
 

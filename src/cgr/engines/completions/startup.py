@@ -57,7 +57,7 @@ async def connect(addresses: Sequence[str], options: ModelOptions, policy: Retry
         dialect,
         tags,
         ThinkingFormat(EndTag(tags.close, close_ids), control, eos, context, chunk),
-        ModelInfo(served.model, NAME, context, tags.open, tags.close, sessions=places),
+        ModelInfo(served.model, NAME, context, tags.open, tags.close, sessions=places, chunk=chunk),
         server_capabilities(dialect, chunk),
         (Place(),) * places,
         local,

@@ -152,6 +152,7 @@ class LlamaEngine(CompletionsEngine):
             sessions=self.options.sessions,
             threads=threads,
             template_opens=opens_thinking(head.chat_template, self.tags),
+            chunk=CHUNK,
             shipped=any(self.path.samefile(find_model(one)) for one in SHIPPED),
         )
 

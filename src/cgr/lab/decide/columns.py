@@ -20,7 +20,7 @@ from cgr.lab.store.recorded import RecordedTrace, RunInfo
 from cgr.lab.types import Bools, Floats, Ints
 from cgr.probing import answer_span
 from cgr.records import AnswerFormat, Probe, Token
-from cgr.rules.same_answer import same_answer
+from cgr.rules.same_answer import agrees as agrees_with
 
 PAD = -1  # the position of a probe that is not there
 PROBE_FIELDS = 8  # the last fields of `Columns`, from `at` on
@@ -166,7 +166,7 @@ def _probe_row(trace: RecordedTrace, probe: Probe, checker: Checker) -> tuple[fl
 
 def agrees(trace: RecordedTrace, probe: Probe) -> bool:
     """Whether the answer of a probe closed and equals the final one of its trace."""
-    return probe.closed and trace.final.closed and same_answer(probe.answer, trace.final.answer)
+    return agrees_with(probe.answer, probe.closed, trace.final)
 
 
 def _padded(probes: Sequence[tuple[float, ...]], counts: Sequence[int]) -> Iterator[NDArray[Any]]:

@@ -19,7 +19,7 @@ from cgr.probing import ProbeSpec
 from cgr.reason import Abstention
 from cgr.records import Decision, Probe, Trace
 from cgr.rules import WAIT, Rule
-from cgr.rules.same_answer import same_answer
+from cgr.rules.same_answer import agrees as agrees_with
 
 T = TypeVar("T")
 Decide = Callable[[float], Decisions]
@@ -100,14 +100,9 @@ def replayed(
         sure, gave_up = made.stop_cause == "certainty", made.stop_cause == "gave_up"
         paid = (*made.probes, made.final) if sure and made.final else made.probes
         decoded, suffix = sum(probe.decoded for probe in paid), sum(len(probe.suffix_ids) for probe in paid)
-        agrees = _agrees(made, trace.final) if sure else not gave_up
+        agrees = agrees_with(made.answer, made.closed, trace.final) if sure else not gave_up
         rows.append((made.thinking_tokens, sure, made.certainty, made.closed, right, decoded, suffix, gave_up, agrees))
     return Decisions(*as_arrays(Decisions, rows))
-
-
-def _agrees(made: Decision, final: Probe) -> bool:
-    """Whether the answer of a stop equals the final one, as for the probes in `Columns.agrees`."""
-    return made.closed and final.closed and same_answer(made.answer or "", final.answer)
 
 
 def replay(

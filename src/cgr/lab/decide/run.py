@@ -28,13 +28,14 @@ from cgr.lab.store.config import (
     same_model,
     satisfies,
 )
-from cgr.lab.store.recorded import RecordedTrace, RunInfo
+from cgr.lab.store.recorded import SHADOW, RecordedTrace, RunInfo
 from cgr.lab.store.schema import FILE
 from cgr.lab.types import Bools
 from cgr.probing import ProbeSpec, ProbeStyle
 from cgr.rules import Rule
 
 NO_PROBES_HINT = "Make them with `cgr probe {}`; traces that are shorter than its interval get none."
+WITH_TEXT = "`cgr probe` can make them if the requests are recorded with `cgr serve --shadow --record-text`."
 ReadTraces = Callable[[str | None, bool], Sequence[RecordedTrace]]
 
 
@@ -210,7 +211,7 @@ class Run:
         of_prober = {name: one for name, one in self.sets.items() if same_model(prober, one)}
         suitable = [name for name, one in of_prober.items() if satisfies(one, request, self.config)]
         if not suitable:
-            raise _missing(self.folder, rule, request)
+            raise _missing(self, rule, request)
         return max(suitable, key=lambda name: (name in self.filled, name == DEFAULT, self.sets[name].interval))
 
 
@@ -260,10 +261,10 @@ def _check_forcing(run: Run, rule: Rule) -> None:
         )
 
 
-def _missing(folder: Path, rule: Rule, request: ProbeRequest) -> NotRecorded:
+def _missing(run: Run, rule: Rule, request: ProbeRequest) -> NotRecorded:
     return NotRecorded(
         f"The rule {rule.name!r} needs probes {_described(request)}, which were not recorded.",
-        f"Record them: {_record_in(folder)} --for {rule.name}",
+        WITH_TEXT if run.config.source == SHADOW else f"Record them: {_record_in(run.folder)} --for {rule.name}",
     )
 
 

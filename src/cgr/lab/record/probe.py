@@ -19,7 +19,7 @@ from cgr.lab.record.jobs import Jobs, Progress
 from cgr.lab.record.retrace import PlannedProbing, Reading, RetraceEngine, Survey, interval_cuts, piecewise, same_vocabulary
 from cgr.lab.store import Key, Store, probing_stage
 from cgr.lab.store.config import IMPORTED, ProbeRequest, ProbeSet, same_model
-from cgr.lab.store.recorded import RecordedTrace
+from cgr.lab.store.recorded import RecordedTrace, is_shadow
 from cgr.probing import ProbeSpec
 from cgr.reason import Abstention
 from cgr.records import Decision, Probe
@@ -252,7 +252,7 @@ def check_probeable(store: Store) -> None:
         question, seed = missing[0]
         raise NotRecorded(
             f"Question {question!r}, seed {seed}: the trace has neither token ids nor text, so it cannot be cut.",
-            "Import it with `text` or `ids`.",
+            "Record with --record-text." if is_shadow(store.config.source) else "Import it with `text` or `ids`.",
         )
 
 

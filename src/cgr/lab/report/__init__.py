@@ -23,7 +23,7 @@ from cgr.lab.report.figures import FigureData
 from cgr.lab.report.result import Report
 from cgr.lab.score.accuracy import PENALTIES, check_penalties
 from cgr.lab.store.config import rule_at_interval
-from cgr.lab.store.recorded import RecordedTrace, RunInfo
+from cgr.lab.store.recorded import SHADOW, RecordedTrace, RunInfo, is_shadow
 
 FOLDER, JSON = "report", "report.json"
 MAX_REPLAYS = 3000  # a rule without an array form is compared on at most this many traces
@@ -110,12 +110,28 @@ def reported(
     decide = decisions.deciding(columns, rule, decide_rule=opened.decide)
     probes = opened.rule_columns(read[0]) if read else None
     report = numbers.report(columns, thresholds, penalties, rule=rule, decide=decide, probe_sets=read, probes=probes)
-    report = replace(report, notes=(*report.notes, *_left_out_note(opened)))
+    report = replace(report, notes=(*report.notes, *_left_out_note(opened), *_recording_notes(opened, columns)))
     compared, why_not = _compared(run, penalties)
     report = replace(report, aggregate=opened.spec().aggregate)
     if rule == "cgr" and report.aggregate == OPTIONS:
         report = raw.with_raw(report, columns, opened.rule_traces())
     return ReportedRun(columns, report, decide, opened.rule_traces(), compared, why_not, _promise(Path(run)))
+
+
+def _recording_notes(run: Run, columns: Columns) -> list[str]:
+    """What is different in a run that was recorded from requests."""
+    source, found = run.config.source, []
+    if is_shadow(source) and len(columns) > len(columns.questions):
+        found.append(
+            f"The {len(columns):,} requests had {len(columns.questions):,} different prompts. A prompt is one question, "
+            "and each of its requests a seed."
+        )
+    if source == SHADOW:
+        found.append(
+            "The run was recorded without texts: questions and answers are hashes. On the page, #1 is the final answer of "
+            "a trace, and #2 the first other one. `cgr serve --record-text` keeps the texts."
+        )
+    return found
 
 
 def _promise(run: Path) -> dict[str, Any] | None:

@@ -14,15 +14,14 @@ from cgr.lab.decide import arrays
 from cgr.lab.decide import replay as decisions
 from cgr.lab.decide.arrays import Decisions
 from cgr.lab.decide.columns import Columns
-from cgr.lab.decide.replay import Decide
 from cgr.lab.output import plural
 from cgr.lab.report import result
-from cgr.lab.report.result import Report
 from cgr.lab.score import accuracy as scores
 from cgr.lab.score.accuracy import PENALTIES, check_penalties
 from cgr.lab.score.adaptive import AdaptiveRow, prospects
 from cgr.lab.score.calibration import effective, selective
 from cgr.lab.store.config import in_words
+from cgr.lab.store.recorded import is_shadow
 from cgr.lab.types import Floats
 from cgr.rules.base import THRESHOLD, check_threshold
 
@@ -39,10 +38,10 @@ def report(
     penalties: Sequence[float] = PENALTIES,
     *,
     rule: str = "cgr",
-    decide: Decide | None = None,
+    decide: decisions.Decide | None = None,
     probe_sets: tuple[str, ...] = (),
     probes: Columns | None = None,
-) -> Report:
+) -> result.Report:
     """The report of one run. `decide` maps a threshold to the rule's decisions; by default, `rule` on these columns.
     `probe_sets`: the names of those that the rule reads; `probes`: the first of them, if it is not that of the columns."""
     levels, costs = check_thresholds(thresholds), check_penalties(penalties)
@@ -50,7 +49,7 @@ def report(
     decided = {threshold: decide(threshold) for threshold in levels}
     sweep, written = _budget_sweep(columns), _written(columns)
     saved = {threshold: asdict(scores.savings(columns, made)) for threshold, made in decided.items()}
-    return Report(
+    return result.Report(
         run=columns.info,
         rule=rule,
         shown=THRESHOLD if THRESHOLD in levels else levels[-1],
@@ -184,7 +183,7 @@ def _budget_row(columns: Columns, budget: int, decided: Decisions) -> result.Bud
     )
 
 
-def _trade_off(columns: Columns, thresholds: Sequence[float], decide: Decide) -> tuple[result.TradeOffRow, ...]:
+def _trade_off(columns: Columns, thresholds: Sequence[float], decide: decisions.Decide) -> tuple[result.TradeOffRow, ...]:
     """A row for each threshold that the recording can decide."""
     rows = []
     for threshold in sorted({*TRADE_OFF, *thresholds}):
@@ -220,7 +219,8 @@ def notes(
 
 def _trace_notes(columns: Columns) -> list[str]:
     found = _gold_note(columns)
-    if missing := len(columns.questions) * len(columns.seeds) - len(columns):
+    missing = len(columns.questions) * len(columns.seeds) - len(columns)
+    if missing and not is_shadow(columns.info.source):
         found.append(
             f"{plural(missing, 'trace')} of {len(columns) + missing} {'is' if missing == 1 else 'are'} missing. Accuracy "
             "is over the traces that exist; counts of correct answers are lower because of the missing ones."

@@ -123,9 +123,14 @@ def max_log_wealth(values: Floats, mean: Floats, alpha: float = DELTA) -> Floats
     If the true mean is at most `mean`, it exceeds 1 / alpha with a chance of at most alpha.
     """
     bets = np.minimum(_bets(values, alpha), MAX_BET / np.maximum(mean, 1e-12)[:, None])
-    wealth: Floats = np.cumsum(np.log1p(bets * (values - mean[:, None])), axis=1)
-    best: Floats = np.maximum(wealth.max(axis=1), 0.0)
+    best: Floats = np.maximum(log_wealth(values, mean, bets).max(axis=1), 0.0)
     return best
+
+
+def log_wealth(values: Floats, mean: Floats, bets: Floats) -> Floats:
+    """The logarithm of the wealth after each value of each row, at odds that are fair if the mean is `mean`."""
+    wealth: Floats = np.cumsum(np.log1p(bets * (values - mean[:, None])), axis=1)
+    return wealth
 
 
 def _bets(values: Floats, alpha: float) -> Floats:

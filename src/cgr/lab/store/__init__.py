@@ -62,7 +62,7 @@ class Store:
         """The run in this folder, for reading or also for writing."""
         folder = schema.folder_of(path)
         if not (folder / FILE).is_file():
-            raise NotARun(f"There is no run in {folder}.", "Make one with `cgr generate` or `cgr import`.")
+            raise schema.no_run(folder)
         return cls._opened(path, None, write=write)
 
     @classmethod
@@ -177,13 +177,13 @@ class Store:
 
     def add_questions(self, questions: Iterable[Question]) -> None:
         """Add the new questions. A question that is already stored must be equal."""
-        stored = {question.id: question for question in self.questions()}
-        with self.at_once():
+        with self.at_once(), translate_damage(self.path, "a question"):
             for question in questions:
-                if question.id not in stored:
+                stored = self._all("SELECT id, text, gold, format FROM questions WHERE id = ?", question.id)
+                if not stored:
                     row = (question.id, storable(question.text), question.gold, question.format)
                     self._db.execute("INSERT INTO questions (id, text, gold, format) VALUES (?, ?, ?, ?)", row)
-                elif stored[question.id] != replace(question, text=storable(question.text)):
+                elif codec.question_of(stored[0]) != replace(question, text=storable(question.text)):
                     raise OtherConfiguration(
                         f"Question {question.id!r} is different in {self.folder}.", "Choose another --out."
                     )

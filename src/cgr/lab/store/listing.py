@@ -9,6 +9,7 @@ from typing import Any
 
 from cgr.errors import CgrError, UsageError
 from cgr.lab.store import Store
+from cgr.lab.store.recorded import is_shadow
 from cgr.lab.store.schema import FILE, is_being_written
 from cgr.records import Record
 
@@ -68,7 +69,7 @@ def _described(store: Store, **known: Any) -> ListedRun:
         "running": is_being_written(store.folder),
         "empty": not made,
         "failures": bool(failed),
-        "incomplete": len(made) < questions * seeds,
+        "incomplete": len(made) < questions * seeds and not is_shadow(store.config.source),
         "not probed": not sets,
         "partly probed": any(count < len(made) for _, count in sets),
     }

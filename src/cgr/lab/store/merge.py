@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 from cgr.errors import UsageError
 from cgr.lab.store import Key, OtherConfiguration, Store, codec
 from cgr.lab.store.config import ProbeSet, RunConfig, differences, refuse_differences
-from cgr.lab.store.recorded import RecordedTrace
+from cgr.lab.store.recorded import RecordedTrace, is_shadow
 from cgr.lab.store.schema import FILE, folder_of
 from cgr.records import Probe, Question, Record
 
@@ -53,17 +53,22 @@ class Merger:
     def __init__(self, target: Store) -> None:
         self.target, self.repeated = target, 0
         self._from: dict[Key, Path] = {}
+        self._seeds: dict[str, list[int]] = {}
 
     def add(self, store: Store) -> None:
         """Add the traces of one run, and the probes of each of its sets."""
         names = {name: self._set_name(name, spec) for name, spec in store.probe_sets().items()}
         probed = {name: store.probed(name) for name in names}
+        places: dict[Key, Key] = {}
+        taken: set[Key] = set()  # by this run: its own traces are different ones, even if they are equal
         for key in store.made():
-            self._add_trace(store, key)
+            places[key] = self._add_trace(store, key, taken)
+            taken.add(places[key])
         for name, there in names.items():
             own = self.target.probed(there)
             for trace in _recorded(store, name, probed[name]):
-                self._add_probing(store, trace, there, own)
+                seed = places[trace.question_id, trace.seed][1]
+                self._add_probing(store, replace(trace, seed=seed), there, own)
 
     def _set_name(self, name: str, spec: ProbeSet) -> str:
         """The set with this specification in the new run; it keeps its name if that is free."""
@@ -71,15 +76,28 @@ class Merger:
         same = next((one for one, stored in sets.items() if not differences(stored, spec)), None)
         return same or self.target.add_probe_set(spec, name if name not in sets else spec.new_name(sets))
 
-    def _add_trace(self, store: Store, key: Key) -> None:
-        trace = store.trace(key)
-        if key not in self._from:
-            self._from[key] = store.folder
-            self.target.add_trace(trace, prompt_ids=store.prompt_ids(key), seconds=store._one(codec.SECONDS, *key))
-            return
-        self.repeated += 1
-        if _without_costs(self.target.trace(key)) != _without_costs(trace):
+    def _add_trace(self, store: Store, key: Key, taken: Collection[Key]) -> Key:
+        """Add a trace unless the new run has it from another run; returns its question and seed there."""
+        (question, seed), trace = key, store.trace(key)
+        seeds = self._seeds.setdefault(question, [])
+        counted = is_shadow(store.config.source)  # seeds only count requests: another trace may have this one
+        candidates = [(question, one) for one in (seeds if counted else {seed} & {*seeds})]
+        same = next((one for one in candidates if one not in taken and self._holds(one, trace)), None)
+        if same:
+            self.repeated += 1
+            return same
+        if seed in seeds and not counted:
             raise self._conflict(store, key, "thinking")
+        added = (question, max(seeds) + 1 if seed in seeds else seed)
+        seconds = store._one(codec.SECONDS, *key)
+        self.target.add_trace(replace(trace, seed=added[1]), prompt_ids=store.prompt_ids(key), seconds=seconds)
+        seeds.append(added[1])
+        self._from[added] = store.folder
+        return added
+
+    def _holds(self, key: Key, trace: RecordedTrace) -> bool:
+        """Whether this is the trace in the new run, whatever its seed."""
+        return _without_costs(self.target.trace(key)) == _without_costs(replace(trace, seed=key[1]))
 
     def _add_probing(self, store: Store, trace: RecordedTrace, name: str, own: frozenset[Key]) -> None:
         key = (trace.question_id, trace.seed)

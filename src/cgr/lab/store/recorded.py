@@ -9,6 +9,15 @@ from dataclasses import dataclass
 
 from cgr.records import AnswerFormat, Ended, Probe, Record
 
+SHADOW = "cgr serve --shadow"  # the source of a run that was recorded from requests, without their texts
+SHADOW_TEXT = f"{SHADOW} --record-text"
+HASHED = "hash:"  # how a hash in place of an answer begins
+
+
+def is_shadow(source: str) -> bool:
+    """Whether a run with this source was recorded from requests. A prompt that came several times has several seeds."""
+    return source.startswith(SHADOW)
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedTrace(Record):

@@ -116,6 +116,15 @@ def folder_of(path: Path) -> Path:
     return path
 
 
+def no_run(folder: Path) -> NotARun:
+    """The error for a folder without a run."""
+    below = sorted(file.parent for file in folder.glob(f"*/{FILE}"))
+    hint = "Make one with `cgr generate` or `cgr import`."
+    if below:
+        hint = f"There are runs below it, such as {below[0]}. To join them: cgr merge {folder}/* --out RUN."
+    return NotARun(f"There is no run in {folder}.", hint)
+
+
 def forced_run(run: Path) -> Path:
     """The folder of the forced run that a recipe records beside a natural one."""
     return run / FORCED

@@ -104,6 +104,7 @@ class ServerView {
     const requests = numbers.sum("requests_total");
     replaceIn("server-headline", serverHeadline(requests, numbers));
     replaceIn("tiles", tilesOf(requests, numbers));
+    drawPromise(numbers);
     drawRows(
       "causes",
       numbers.by("requests_total", "stop_cause").map(([cause, count]) => [CAUSES[cause] ?? cause, count, cause]),
@@ -140,6 +141,30 @@ function serverHeadline(requests, numbers) {
     ...share,
     ".",
   ];
+}
+
+// The promise of a calibration, and what its audits found; nothing without a calibration.
+function drawPromise(numbers) {
+  const host = byId("promise"),
+    broken = numbers.sum("promise_broken") > 0,
+    promised = `a risk of at most ${percent(numbers.sum("promise_epsilon"), 2)}`;
+  host.hidden = !numbers.named("calibration_info").length;
+  host.classList.toggle("broken", broken);
+  if (host.hidden) return;
+  if (!numbers.named("audit_total").length) {
+    host.textContent = `The calibration promises ${promised}. It is not audited.`;
+    return;
+  }
+  const [audits, losses] = ["audit_total", "audit_losses_total"].map((name) => numbers.sum(name)),
+    [lower, upper] = ["audit_risk_lower", "audit_risk_upper"].map((name) => percent(numbers.sum(name), 2));
+  host.replaceChildren(
+    broken ? make("b", {}, "The promise is broken.") : "",
+    broken ? ` The calibration promised ${promised}. ` : `The calibration promises ${promised}. `,
+    number("audits", audits, plural(audits, "audit")),
+    " with ",
+    number("audit-losses", losses, plural(losses, "loss", "losses")),
+    `: the risk is at least ${lower} and at most ${upper}.`,
+  );
 }
 
 function tilesOf(requests, numbers) {

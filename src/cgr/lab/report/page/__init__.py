@@ -19,7 +19,7 @@ from cgr.files import write_text
 from cgr.lab.compare import tables
 from cgr.lab.compare.result import Compared
 from cgr.lab.decide.columns import Checker, agrees
-from cgr.lab.store.recorded import RecordedTrace, RunInfo
+from cgr.lab.store.recorded import HASHED, RecordedTrace, RunInfo
 from cgr.records import Probe
 
 PageRun = tuple[RunInfo, Sequence[RecordedTrace], Mapping[str, Any]]
@@ -149,6 +149,14 @@ def _probes_below_budget(trace: RecordedTrace) -> list[Probe]:
     return sorted((probe for probe in trace.probes if probe.at < trace.budget), key=lambda probe: probe.at)
 
 
+def _shown(trace: RecordedTrace, probe: Probe) -> str:
+    """The answer of a probe. In place of a hash, a number: #1 is the final answer of the trace, #2 the first other one."""
+    if not probe.answer.startswith(HASHED):
+        return probe.answer
+    found = dict.fromkeys(one.answer for one in (trace.final, *trace.probes) if one.answer)
+    return f"#{list(found).index(probe.answer) + 1}"
+
+
 class _ProbePacker:
     """Turns probes into columns. Each distinct answer is stored once."""
 
@@ -162,7 +170,7 @@ class _ProbePacker:
         return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)) if rows else {name: [] for name in names}
 
     def _row(self, trace: RecordedTrace, probe: Probe) -> tuple[int, int, float, int, int]:
-        answer = self.answers.setdefault(probe.answer, len(self.answers))
+        answer = self.answers.setdefault(_shown(trace, probe), len(self.answers))
         right = self.checker.right(probe.answer, probe.closed, trace.gold, trace.format)
         flags = CLOSED * probe.closed | RIGHT * right | BOUND * probe.bound | AGREES * agrees(trace, probe)
         return probe.at, answer, probe.certainty, flags, probe.decoded
