@@ -71,7 +71,7 @@ class Gateway:
         await self.engine.connect()
         info, config = self.engine.info, self.config
         self.reader = RequestReader(config, info.name, (info.open_tag, info.close_tag), self.promise.promise)
-        places = self.promise.free_for_clients(info.sessions, config.sessions)
+        places = self.promise.for_clients(info.sessions, config.sessions)
         self.gate = Gate(places, config.queue, config.queue_seconds, self.metrics)
         self.promise.start(self.engine, self.gate)
         self.pass_gate = Gate(config.sessions, config.queue, config.queue_seconds, self.metrics)
