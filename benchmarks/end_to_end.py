@@ -5,9 +5,9 @@
 3. `cgr serve --calibration --audit` answers further questions of the usual traffic, and then other, harder ones. Its audits
    see the change, and `--on-broken off` stops the early stops.
 
-It runs on the embedded model, whose problems come in three families. By default the usual traffic is of two of them, and the
-harder one of the third, with four steps. Nothing here knows what the model finds hard: where the other traffic is no riskier, there is
-no alarm, and the result says so.
+It runs on the embedded model, whose problems come in three families. By default the usual traffic is of two of them, and
+the harder one of the third, with four steps. Nothing here knows what the model finds hard: where the other traffic is no
+riskier, there is no alarm, and the result says so.
 """
 
 from __future__ import annotations
