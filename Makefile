@@ -11,7 +11,7 @@ TRAIN_OUT ?= runs/train
 STEPS ?= 4400
 DECAY_FROM ?= 3000
 
-.PHONY: help setup browser demo test check train export model-card test-transformers test-engines test-clients bench bench-engines house torture release-check help-page clean
+.PHONY: help setup browser demo test check train export model-card test-transformers test-engines test-clients bench bench-engines house torture release-check help-page guarantee-demo clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 20
@@ -102,6 +102,9 @@ bench: setup  ## speed as ratios, into benchmarks/results (CGR_SMOLLM2=FILE.gguf
 
 bench-engines: $(VENV)/.transformers $(VLLM)/.ready  ## the same for transformers and vLLM too (a large install, and an hour)
 	CGR_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(BIN)/python -m benchmarks.bench $(ARGS)
+
+guarantee-demo: setup  ## shadow, calibrate, serve with audits, other traffic, alarm: into runs/end-to-end
+	$(BIN)/python -m benchmarks.end_to_end $(ARGS)
 
 house: setup  ## size of the code, and the modules that each command uses
 	$(BIN)/python -m benchmarks.modules

@@ -5,9 +5,9 @@
 3. `cgr serve --calibration --audit` answers further questions of the usual traffic, and then other, harder ones. Its audits
    see the change, and `--on-broken off` stops the early stops.
 
-It runs on the embedded model, whose problems come in three families. The usual traffic is of two of them, the harder one of
-the third, with several steps. Nothing here knows what the model finds hard: where the other traffic is no riskier, there is
-no alarm, and the result says so.
+It runs on the embedded model, whose problems come in three families. By default the usual traffic is of two of them, and
+the harder one of the third, with four steps. Nothing here knows what the model finds hard: where the other traffic is no
+riskier, there is no alarm, and the result says so.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ from cgr.model.problems import unseen
 QUESTIONS, USUAL, HARDER = 600, 200, 400
 EPSILON = 0.02
 CLIENTS = 4
-USUAL_KIND = (("product", "gcd"), (1, 2, 3, 4, 5))
-HARDER_KIND = (("map",), (3, 4, 5))
+USUAL_KINDS, HARDER_KINDS = "product,gcd:2,3,4", "map:4"
 FIGURE = "end-to-end"
 CAPTION = "Bounds of the risk, from audits behind the replies"
 
@@ -117,9 +116,11 @@ def served(*options: str) -> Iterator[Served]:
             process.wait()
 
 
-def questions(kind: tuple[tuple[str, ...], tuple[int, ...]], count: int, seed: int = 0) -> list[str]:
-    """Distinct problems that the model was not trained on."""
-    found = [problem.text for problem in islice(unseen(seed, *kind), count)]
+def questions(kinds: str, count: int, seed: int = 0) -> list[str]:
+    """Distinct problems that the model was not trained on. `kinds`: families and levels, as in `map,gcd:2,3`."""
+    families, _, levels = kinds.partition(":")
+    wanted = unseen(seed, tuple(families.split(",")), tuple(map(int, levels.split(","))))
+    found = [problem.text for problem in islice(wanted, count)]
     if len(found) < count:
         raise SystemExit(f"There are only {len(found)} such problems: ask for fewer.")
     return found
@@ -259,16 +260,18 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=QUESTIONS, help="to record")
     parser.add_argument("--usual", type=int, default=USUAL, help="requests of the usual traffic with the promise")
     parser.add_argument("--harder", type=int, default=HARDER, help="harder requests at most")
+    parser.add_argument("--usual-kinds", default=USUAL_KINDS, help=f"families and levels, as in {USUAL_KINDS}")
+    parser.add_argument("--harder-kinds", default=HARDER_KINDS)
     parser.add_argument("--lose-at-most", type=float, default=EPSILON)
     parser.add_argument("--figure", type=Path, help="where to draw the figure, besides the folder")
     given = parser.parse_args()
     if given.out.exists():
         raise SystemExit(f"There is already something in {given.out}.")
     began, run = monotonic(), given.out / "shadow"
-    usual = questions(USUAL_KIND, given.questions + given.usual)
+    usual = questions(given.usual_kinds, given.questions + given.usual)
     mean = record(run, usual[: given.questions])
     calibrate(run, given.lose_at_most)
-    found = watch(run / FILE, usual[given.questions :], questions(HARDER_KIND, given.harder))
+    found = watch(run / FILE, usual[given.questions :], questions(given.harder_kinds, given.harder))
     numbers = summary(found, mean, run / FILE) | {"epsilon": given.lose_at_most, "seconds": monotonic() - began}
     write_json(given.out / f"{FIGURE}.json", numbers)
     style.write(FIGURE, CAPTION, lambda: draw(found, given.lose_at_most), given.out)

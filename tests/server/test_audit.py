@@ -181,7 +181,7 @@ def test_a_share_is_audited(fake: FakeUpstream, tmp_path: Path) -> None:
 
 def test_without_room_audits_are_dropped_and_clients_are_served(fake: FakeUpstream, tmp_path: Path) -> None:
     fake.length, fake.pace = 390, 0.002
-    with audited(fake, written(tmp_path), "--sessions", "8") as server:
+    with audited(fake, written(tmp_path), "--sessions", "8", "--audit-sessions", "1") as server:
         with ThreadPoolExecutor(8) as pool:
             codes = list(pool.map(lambda seed: server.chat(BOXED, seed=seed).status_code, range(8)))
         assert codes == [200] * 8

@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 from cgr.errors import UsageError
-from cgr.server.audit.options import AUDIT, with_promise
+from cgr.server.audit.options import AUDIT, AuditOptions, PromiseOptions, with_promise
+from cgr.server.audit.serving import ServedPromise
 from cgr.server.audit.state import StateFile
+from cgr.server.config import ServeConfig
+from cgr.server.metrics import Metrics
 from tests.server.promised import calibration, written
 from tests.server.upstream import FakeUpstream
 from tests.support import command
@@ -48,19 +51,19 @@ def refused(*options: str) -> str:
 def test_options(tmp_path: Path, options: dict[str, Any], message: str, hint: str) -> None:
     chosen = {"calibration": written(tmp_path)} | {name: one for name, one in options.items() if name not in AUDIT}
     with pytest.raises(UsageError) as caught:
-        with_promise(chosen, {name: options.get(name) for name in AUDIT})
+        with_promise(chosen, {name: options.get(name) for name in AUDIT}, 8)
     assert message in caught.value.message
     assert hint in caught.value.hint
 
 
 def test_a_more_cautious_threshold_of_the_sequence(tmp_path: Path) -> None:
     given = dict.fromkeys(AUDIT) | {"audit": 0.02}
-    settings, promise = with_promise({"calibration": written(tmp_path), "threshold": 0.995}, given)
+    settings, promise = with_promise({"calibration": written(tmp_path), "threshold": 0.995}, given, 256)
     assert promise is not None
     assert promise.audit is not None
     assert (settings.threshold, promise.parameter, settings.calibration) == (0.995, 0.995, None)
     assert promise.audit.state == tmp_path / "calibration.audit.json"
-    assert (promise.audit.sessions, promise.audit.on_broken) == (1, "warn")
+    assert (promise.audit.sessions, promise.audit.on_broken) == (11, "warn")
 
 
 def test_the_command_line(tmp_path: Path) -> None:
@@ -88,7 +91,7 @@ def test_a_file_that_is_not_as_it_was_written(tmp_path: Path) -> None:
     ):
         file.write_text(text)
         with pytest.raises(UsageError, match=message):
-            with_promise({"calibration": file}, dict.fromkeys(AUDIT))
+            with_promise({"calibration": file}, dict.fromkeys(AUDIT), 8)
 
 
 def test_another_model(fake: FakeUpstream, tmp_path: Path) -> None:
@@ -103,9 +106,9 @@ def test_another_model(fake: FakeUpstream, tmp_path: Path) -> None:
 def test_a_risk_that_audits_cannot_see(tmp_path: Path) -> None:
     given = dict.fromkeys(AUDIT) | {"audit": 0.1}
     with pytest.raises(UsageError, match="'lost', which needs known answers") as caught:
-        with_promise({"calibration": written(tmp_path, risk="lost")}, given)
+        with_promise({"calibration": written(tmp_path, risk="lost")}, given, 8)
     assert "--risk disagreement" in caught.value.hint
-    _, promise = with_promise({"calibration": written(tmp_path, risk="lost")}, dict.fromkeys(AUDIT))
+    _, promise = with_promise({"calibration": written(tmp_path, risk="lost")}, dict.fromkeys(AUDIT), 8)
     assert promise is not None  # it can be served, only not audited
 
 
@@ -131,3 +134,21 @@ def test_a_state_that_cannot_be_used_ends_the_server(fake: FakeUpstream, tmp_pat
     file.with_suffix(".audit.json").write_text("{")
     told = refused("--base-url", fake.address, "--calibration", str(file), "--audit", "0.1", "--workers", "2")
     assert "is not a complete state of audits" in told
+
+
+@pytest.mark.parametrize(
+    ("sessions", "wanted", "clients", "audits"),
+    [(None, 8, 8, 3), (11, 8, 8, 3), (12, 8, 9, 3), (4, 256, 2, 2), (2, 256, 1, 1), (10, 256, 7, 3)],
+)
+def test_places_of_clients_and_audits(tmp_path: Path, sessions: int | None, wanted: int, clients: int, audits: int) -> None:
+    audit = AuditOptions(0.1, 3, "warn", tmp_path / "state.json")
+    served = ServedPromise(ServeConfig(promise=PromiseOptions(calibration(), 0.99, audit)), Metrics())
+    assert (served.for_clients(sessions, wanted), served.places) == (clients, audits)
+
+
+def test_an_upstream_without_a_place_for_audits(tmp_path: Path) -> None:
+    audit = AuditOptions(0.1, 3, "warn", tmp_path / "state.json")
+    served = ServedPromise(ServeConfig(promise=PromiseOptions(calibration(), 0.99, audit)), Metrics())
+    with pytest.raises(UsageError, match="leaves no place for audits"):
+        served.for_clients(1, 256)
+    assert ServedPromise(ServeConfig(), Metrics()).for_clients(1, 256) == 1

@@ -43,7 +43,8 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 @settings_options("calibration")
 @click.option("--audit", type=float, metavar="SHARE",
               help="Check the promise on this share of the requests that it covers, behind the replies.")  # fmt: skip
-@click.option("--audit-sessions", type=click.IntRange(1), help="Audits at once, in each worker.  [default: 1]")
+@click.option("--audit-sessions", type=click.IntRange(1), help="Audits at once, in each worker."
+              "  [default: 2 * SHARE * sessions, at most 16]")  # fmt: skip
 @click.option("--audit-state", type=PATH, help="Where the results of audits are kept.  [default: beside the calibration]")
 @click.option("--on-broken", type=click.Choice(["warn", "tighten", "off"]),
               help="If the promise is broken: only say so, use the next stricter threshold, or stop nothing any more."
@@ -115,12 +116,13 @@ def command(
     options["rule"], parameters = rule_and_parameters(options["rule"], given_parameters)
     names = {name for name in options if name in Settings.__dataclass_fields__}
     chosen = {name: options.pop(name) for name in names}
-    settings, promise = with_promise(chosen | {"parameters": parameters}, {name: options.pop(name) for name in AUDIT})
-    recording = _shadow(1.0 if shadow else shadow_share, record_folder, record_text, record_limit)
-    if shadow and promise:
-        raise UsageError("--shadow stops nothing, and --calibration stops.", "Use --shadow-share to record a part.")
     gateway = bool(given.addresses)
     many = sessions or (GATEWAY_SESSIONS if gateway else EMBEDDED_SESSIONS if given.embedded else 1)
+    audit = {name: options.pop(name) for name in AUDIT}
+    settings, promise = with_promise(chosen | {"parameters": parameters}, audit, many)
+    if shadow and promise:
+        raise UsageError("--shadow stops nothing, and --calibration stops.", "Use --shadow-share to record a part.")
+    recording = _shadow(1.0 if shadow else shadow_share, record_folder, record_text, record_limit)
     model = replace(
         given,
         overlap=bool(settings.overlap),

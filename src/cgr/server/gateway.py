@@ -83,7 +83,7 @@ class Gateway:
         key = self.recorder.key if self.recorder else None
         self.reader = RequestReader(config, info.name, (info.open_tag, info.close_tag), self.promise.promise, key)
         free = info.sessions - self._recording if info.sessions else None
-        places = self.promise.free_for_clients(free, config.sessions)
+        places = self.promise.for_clients(free, config.sessions)
         self.gate = Gate(places, config.queue, config.queue_seconds, self.metrics)
         self.promise.start(self.engine, self.gate)
         self.pass_gate = Gate(config.sessions, config.queue, config.queue_seconds, self.metrics)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +15,7 @@ OnBroken = Literal["warn", "tighten", "off"]
 DELTA = 0.05  # for a promise without a confidence of its own (`crc`)
 AUDITED = "disagreement"  # the risk that needs no known answers
 SHARE_HINT = "Use a share of requests above 0 and at most 1, such as 0.02."
+MOST_USUAL = 16  # sessions of audits, if nothing is given
 AUDIT = ("audit", "audit_sessions", "audit_state", "on_broken")  # options of `cgr serve`
 
 
@@ -47,9 +49,9 @@ class PromiseOptions:
         return self.audit.sessions if self.audit else 0
 
 
-def with_promise(chosen: dict[str, Any], given: dict[str, Any]) -> tuple[Settings, PromiseOptions | None]:
+def with_promise(chosen: dict[str, Any], given: dict[str, Any], sessions: int) -> tuple[Settings, PromiseOptions | None]:
     """The defaults of requests, and the promise that they obey. `chosen`: fields of `Settings`; `given`: the options that
-    `AUDIT` names, None for those that were not given."""
+    `AUDIT` names, None for those that were not given. `sessions`: of clients."""
     _check_given(chosen["calibration"], given)
     if chosen["calibration"] is None:
         return Settings(instruction="", **chosen), None
@@ -59,7 +61,7 @@ def with_promise(chosen: dict[str, Any], given: dict[str, Any]) -> tuple[Setting
         calibrated = replace(calibrated, instruction="")
     main = calibration.main
     parameter: Any = calibrated.threshold if main == "threshold" else calibrated.parameters[main]
-    audit = None if given["audit"] is None else _audit(calibration, Path(chosen["calibration"]), **given)
+    audit = None if given["audit"] is None else _audit(calibration, Path(chosen["calibration"]), sessions, **given)
     # requests may change what is promised: their replies then say that they are not covered
     return replace(calibrated, calibration=None), PromiseOptions(calibration, float(parameter), audit)
 
@@ -77,12 +79,13 @@ def _check_given(calibration: object, given: dict[str, Any]) -> None:
 def _audit(
     calibration: Calibration,
     file: Path,
+    sessions: int,
     audit: float,
     audit_sessions: int | None,
     audit_state: Path | None,
     on_broken: OnBroken | None,
 ) -> AuditOptions:
-    """The options of audits; `file`: of the calibration."""
+    """The options of audits. `file`: of the calibration; `sessions`: of clients."""
     if not 0 < audit <= 1:  # also for "nan"
         raise UsageError(f"The share of audits cannot be {audit:g}.", SHARE_HINT)
     if calibration.risk != AUDITED:
@@ -91,4 +94,6 @@ def _audit(
             "Calibrate with --risk disagreement.",
         )
     state = audit_state or file.with_suffix(".audit.json")
-    return AuditOptions(audit, audit_sessions or 1, on_broken or "warn", state.absolute())
+    # a chosen request holds its place while it is answered, and about as long again
+    usual = min(math.ceil(2 * audit * sessions), MOST_USUAL)
+    return AuditOptions(audit, audit_sessions or usual, on_broken or "warn", state.absolute())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from cgr.engines.base import Engine
@@ -20,27 +21,25 @@ class ServedPromise:
 
     def __init__(self, config: ServeConfig, metrics: Metrics) -> None:
         self.options = config.promise
+        self.places = config.promise.places if config.promise else 0  # sessions for audits, beside those for clients
         self.promise = Promise(config.promise, config.settings) if config.promise else None
         self.auditor: Auditor | None = None
         self._covered, self._tokens = metrics.requests_covered, metrics.audit_tokens
         if self.promise:
             metrics.add(PromiseCollector(self.promise))
 
-    @property
-    def places(self) -> int:
-        """Sessions for audits, beside those for clients."""
-        return self.options.places if self.options else 0
-
-    def free_for_clients(self, sessions: int | None, wanted: int) -> int:
-        """Places for clients on a model with this many sessions: audits never take one of them."""
-        if sessions is None:
-            return wanted
-        if sessions <= self.places:
-            raise UsageError(
-                f"The server can think about {sessions} at once, which leaves no place for clients beside the audits.",
-                "Lower --audit-sessions, or give the upstream more slots (--parallel).",
-            )
-        return sessions - self.places
+    def for_clients(self, sessions: int | None, wanted: int) -> int:
+        """Places for clients, of a model with this many sessions: those that audits do not have. An upstream with few slots
+        gives audits at most half of them."""
+        found = wanted + self.places if sessions is None else sessions
+        if found < wanted + self.places:
+            if found < 2 and self.places:
+                raise UsageError(
+                    "The upstream can think about one question at a time, which leaves no place for audits.",
+                    "Leave --audit out, or give the upstream more slots (--parallel).",
+                )
+            self.places = min(self.places, found // 2)
+        return found - self.places
 
     def start(self, engine: Engine, gate: Gate) -> None:
         """The model is loaded: check that the promise is for it, and begin to audit."""
@@ -48,7 +47,8 @@ class ServedPromise:
             return
         self.promise.check(engine)
         if self.options.audit:
-            self.auditor = Auditor(self.promise, self.options.audit, gate.calm, self._tokens)
+            audit = replace(self.options.audit, sessions=self.places)
+            self.auditor = Auditor(self.promise, audit, gate.calm, self._tokens)
             self.auditor.start()
 
     def follow(self, answer: Answer, opened: Opened) -> None:
