@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.server.support import LONG, Served, chat_body, chunks, joined, served
+from tests.server.support import LONG, Served, chat_body, chunks, events, joined, served
 from tests.server.upstream import ANSWER, FakeUpstream, Trouble, fake_upstream
 
 BOXED = "What is x? Put it into \\boxed{}."
@@ -230,6 +230,20 @@ def test_silence_is_bridged_by_pings(gateway: Served, fake: FakeUpstream) -> Non
     text = gateway.chat(BOXED, stream=True).text
     assert text.count(": ping\n\n") >= 2
     assert joined(chunks(text), "content") == ANSWER
+
+
+def test_silence_of_a_passed_on_stream_is_bridged_too(gateway: Served, fake: FakeUpstream) -> None:
+    fake.pace = 1.0
+    text = gateway.chat("A poem", stream=True).text
+    assert text.count(": ping\n\n") >= 4
+    assert joined(chunks(text), "content") == "a poem of words"
+
+
+def test_a_ping_is_never_put_into_an_event(gateway: Served, fake: FakeUpstream) -> None:
+    fake.pause_in_event = 1.0
+    text = gateway.post("/v1/responses", input="A poem", stream=True).text
+    assert "ping\n\ndata" not in text
+    assert [one["type"] for one in events(text)] == ["ping", "response.completed"]
 
 
 # Full

@@ -49,6 +49,7 @@ class FakeUpstream:
     pace: float = 0.0
     probe_seconds: float = 0.0
     first_seconds: float = 0.0
+    pause_in_event: float = 0.0  # of /v1/responses and /v1/messages, between its name and its data
     caches: bool = True
     endpoints: bool = True  # whether it has /v1/responses and /v1/messages
     troubles: list[Trouble] = field(default_factory=list)
@@ -70,6 +71,7 @@ class FakeUpstream:
             "pace",
             "probe_seconds",
             "first_seconds",
+            "pause_in_event",
             "caches",
             "troubles",
             "requests",
@@ -250,7 +252,9 @@ class FakeUpstream:
         await response.prepare(request)
         for event in ({"type": "ping"}, last):
             data = json.dumps(event | ({"delta": {}} if event["type"] == "message_delta" else {}))
-            await response.write(f"event: {event['type']}\ndata: {data}\n\n".encode())
+            await response.write(f"event: {event['type']}\n".encode())
+            await asyncio.sleep(self.pause_in_event)
+            await response.write(f"data: {data}\n\n".encode())
             trouble = next((one for one in self.troubles if one.kind == kind), None)
             if trouble:
                 assert request.transport is not None
