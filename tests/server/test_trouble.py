@@ -246,6 +246,33 @@ def test_a_ping_is_never_put_into_an_event(gateway: Served, fake: FakeUpstream) 
     assert [one["type"] for one in events(text)] == ["ping", "response.completed"]
 
 
+# Many
+
+
+def test_256_streams_at_once() -> None:
+    """One worker has them all in flight, and each gets its whole reply."""
+    with fake_upstream() as fake, served("--base-url", fake.address, "--interval", "20") as server:
+        fake.held, fake.length, fake.sure_at = True, 40, 20
+        with ThreadPoolExecutor() as pool:
+            replies = pool.submit(asyncio.run, streams(server, 256))
+            server.wait_metric(256, "cgr_requests_in_flight")
+            fake.held = False
+            texts = replies.result(10 * LONG)
+        assert [joined(chunks(text), "content") for text in texts] == [ANSWER] * 256
+        assert all(chunks(text)[-1]["cgr"]["stop_cause"] == "certain" for text in texts)
+        assert server.metric("cgr_requests_in_flight") == 0
+        assert fake.running["think"] == fake.running["probe"] == fake.running["answer"] == 0
+
+
+async def streams(server: Served, count: int) -> list[str]:
+    """The texts of this many streams at once."""
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(timeout=LONG, trust_env=False, limits=limits) as client:
+        body = chat_body(BOXED, stream=True)
+        posts = (client.post(server.address + "/v1/chat/completions", json=body) for _ in range(count))
+        return [reply.text for reply in await asyncio.gather(*posts)]
+
+
 # Full
 
 

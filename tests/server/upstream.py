@@ -49,6 +49,7 @@ class FakeUpstream:
     pace: float = 0.0
     probe_seconds: float = 0.0
     first_seconds: float = 0.0
+    held: bool = False  # nothing is sent while it is
     pause_in_event: float = 0.0  # of /v1/responses and /v1/messages, between its name and its data
     caches: bool = True
     endpoints: bool = True  # whether it has /v1/responses and /v1/messages
@@ -71,6 +72,7 @@ class FakeUpstream:
             "pace",
             "probe_seconds",
             "first_seconds",
+            "held",
             "pause_in_event",
             "caches",
             "troubles",
@@ -174,6 +176,8 @@ class FakeUpstream:
         if trouble and trouble.what == "hang" and not trouble.after:
             await asyncio.sleep(3600)
         await asyncio.sleep(self.first_seconds if kind != "detect" else 0)
+        while self.held and kind != "detect":  # noqa: ASYNC110 - it is set by another thread
+            await asyncio.sleep(0.1)
         if kind == "probe":
             await asyncio.sleep(self.probe_seconds)
         if not body.get("stream"):
