@@ -18,7 +18,12 @@ from tests.server.test_trouble import connection
 from tests.support import QUESTION
 
 pytestmark = pytest.mark.vllm
-SMALL = {"VLLM_CPU_KVCACHE_SPACE": "1", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+SMALL = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "OMP_NUM_THREADS": "1",
+    "HF_HUB_OFFLINE": "1",
+    "CGR_VLLM_FLAGS": "--enforce-eager",  # it starts sooner
+}
 
 
 @pytest.fixture(scope="module")
