@@ -22,7 +22,7 @@ from pathlib import Path
 
 import click
 
-from benchmarks import figure, gateway, offline, probing, server_memory, speed
+from benchmarks import figure, gateway, gateway_real, offline, probing, server_memory, speed
 from benchmarks.rows import Results, Row, line
 from benchmarks.sessions import Bench
 from cgr.solve import Model, open_model
@@ -120,6 +120,7 @@ def parts(options: argparse.Namespace) -> Parts:
         "embedded in llama.cpp": costs_of(BenchModel("embedded", "embedded, llama.cpp")),
         "gateway, paced": gateway.paced,
         "gateway, without pause": gateway.unpaced,
+        "gateway, llama.cpp's server": gateway_real.real,
         "memory of the server": server_memory.memory,
     }
     if options.smol:

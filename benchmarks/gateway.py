@@ -12,7 +12,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +28,7 @@ from benchmarks.rows import Results, Row, line
 STREAMS, QUICK_STREAMS = 256, 64
 THINKING, QUICK_THINKING = 2048, 512
 ANSWER, PROBES, RATE = 32, 32, 50.0
-ROUNDS, QUICK_ROUNDS = 3, 1
+ROUNDS, QUICK_ROUNDS = 2, 1
 MESSAGES = [{"role": "user", "content": "Find x, the last three digits of 317*29, and write it as \\boxed{x}."}]
 ENGINE = "cgr serve, fast upstream"
 WAYS = ("alone", "bare", "passed on", "read", "probed")
@@ -117,10 +117,12 @@ class Process:
 
 
 @contextmanager
-def process(*words: str) -> Iterator[Process]:
+def process(*words: str, env: Mapping[str, str] | None = None) -> Iterator[Process]:
     """A Python module as a process; the first line that it prints has its address or its port."""
     call = [sys.executable, "-m", *words]
-    popen = subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    popen = subprocess.Popen(
+        call, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=os.environ | (env or {})
+    )
     try:
         assert popen.stdout is not None
         said = popen.stdout.readline()

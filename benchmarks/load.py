@@ -73,18 +73,19 @@ class _Reader(asyncio.Protocol):
             self.done.set_exception(ConnectionError(f"a stream ended early: {self._tail!r}"))
 
 
-async def stream(address: str, path: str, body: dict[str, Any], delay: float = 0.0) -> Streamed:
+async def stream(address: str, path: str, body: dict[str, Any], delay: float = 0.0, key: str | None = None) -> Streamed:
     """One stream, begun after so many seconds."""
     await asyncio.sleep(delay)
     where, data = urlsplit(address), json.dumps(body).encode()
     head = f"POST {path} HTTP/1.1\r\nhost: {where.netloc}\r\ncontent-type: application/json\r\n"
+    head += f"authorization: Bearer {key}\r\n" if key else ""
     request = f"{head}content-length: {len(data)}\r\n\r\n".encode() + data
     loop = asyncio.get_running_loop()
     _, reader = await loop.create_connection(lambda: _Reader(request), where.hostname or "", where.port or 80)
     return await reader.done
 
 
-async def load(address: str, path: str, body: dict[str, Any], streams: int) -> Load:
+async def load(address: str, path: str, body: dict[str, Any], streams: int, key: str | None = None) -> Load:
     """This many streams of the same request at once."""
     delays = (number * STAGGER / streams for number in range(streams))
-    return Load(tuple(await asyncio.gather(*(stream(address, path, body, delay) for delay in delays))))
+    return Load(tuple(await asyncio.gather(*(stream(address, path, body, delay, key) for delay in delays))))

@@ -95,6 +95,28 @@ def test_pages_of_other_origins_only_if_asked(locked: Served, own: Served) -> No
     assert "access-control-allow-origin" not in own.get("/health", headers=headers).headers
 
 
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"origin": "https://other.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "https://other.example", "sec-fetch-site": "cross-site"}, 403),
+        ({"origin": "http://127.0.0.1:1", "sec-fetch-site": "same-site"}, 403),
+        ({"origin": "https://behind.a.proxy", "sec-fetch-site": "same-origin"}, 200),
+        ({"origin": "https://page.example", "sec-fetch-site": "cross-site"}, 200),
+        ({}, 200),
+    ],
+)
+def test_a_page_of_another_origin_cannot_make_the_model_work(locked: Served, headers: dict[str, str], code: int) -> None:
+    """Such a request needs no permission of the browser if it says that it is text."""
+    text = {"content-type": "text/plain", "authorization": f"Bearer {KEYS[0]}"}
+    assert locked.chat(headers=text | headers, max_tokens=4).status_code == code
+
+
+def test_the_page_of_the_server_may_use_it(own: Served) -> None:
+    assert own.chat(headers={"origin": own.address}, max_tokens=4).status_code == 200
+
+
 def test_the_page_has_a_strict_policy(own: Served) -> None:
     page = own.get("/")
     policy = page.headers["content-security-policy"]

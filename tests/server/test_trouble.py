@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.server.support import LONG, Served, chat_body, chunks, joined, served
+from tests.server.support import LONG, Served, chat_body, chunks, events, joined, served
 from tests.server.upstream import ANSWER, FakeUpstream, Trouble, fake_upstream
 
 BOXED = "What is x? Put it into \\boxed{}."
@@ -230,6 +230,47 @@ def test_silence_is_bridged_by_pings(gateway: Served, fake: FakeUpstream) -> Non
     text = gateway.chat(BOXED, stream=True).text
     assert text.count(": ping\n\n") >= 2
     assert joined(chunks(text), "content") == ANSWER
+
+
+def test_silence_of_a_passed_on_stream_is_bridged_too(gateway: Served, fake: FakeUpstream) -> None:
+    fake.pace = 1.0
+    text = gateway.chat("A poem", stream=True).text
+    assert text.count(": ping\n\n") >= 4
+    assert joined(chunks(text), "content") == "a poem of words"
+
+
+def test_a_ping_is_never_put_into_an_event(gateway: Served, fake: FakeUpstream) -> None:
+    fake.pause_in_event = 1.0
+    text = gateway.post("/v1/responses", input="A poem", stream=True).text
+    assert "ping\n\ndata" not in text
+    assert [one["type"] for one in events(text)] == ["ping", "response.completed"]
+
+
+# Many
+
+
+def test_256_streams_at_once() -> None:
+    """One worker has them all in flight, and each gets its whole reply."""
+    with fake_upstream() as fake, served("--base-url", fake.address, "--interval", "20") as server:
+        fake.held, fake.length, fake.sure_at = True, 40, 20
+        with ThreadPoolExecutor() as pool:
+            replies = pool.submit(asyncio.run, streams(server, 256))
+            server.wait_metric(256, "cgr_requests_in_flight")
+            fake.held = False
+            texts = replies.result(10 * LONG)
+        assert [joined(chunks(text), "content") for text in texts] == [ANSWER] * 256
+        assert all(chunks(text)[-1]["cgr"]["stop_cause"] == "certain" for text in texts)
+        assert server.metric("cgr_requests_in_flight") == 0
+        assert fake.running["think"] == fake.running["probe"] == fake.running["answer"] == 0
+
+
+async def streams(server: Served, count: int) -> list[str]:
+    """The texts of this many streams at once."""
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(timeout=LONG, trust_env=False, limits=limits) as client:
+        body = chat_body(BOXED, stream=True)
+        posts = (client.post(server.address + "/v1/chat/completions", json=body) for _ in range(count))
+        return [reply.text for reply in await asyncio.gather(*posts)]
 
 
 # Full

@@ -50,6 +50,8 @@ class FakeUpstream:
     pace: float = 0.0
     probe_seconds: float = 0.0
     first_seconds: float = 0.0
+    held: bool = False  # nothing is sent while it is
+    pause_in_event: float = 0.0  # of /v1/responses and /v1/messages, between its name and its data
     caches: bool = True
     chat_thinks: bool = False  # whether its chat thinks and answers as its completions do; else it writes a poem
     endpoints: bool = True  # whether it has /v1/responses and /v1/messages
@@ -73,6 +75,8 @@ class FakeUpstream:
             "pace",
             "probe_seconds",
             "first_seconds",
+            "held",
+            "pause_in_event",
             "caches",
             "chat_thinks",
             "troubles",
@@ -176,6 +180,8 @@ class FakeUpstream:
         if trouble and trouble.what == "hang" and not trouble.after:
             await asyncio.sleep(3600)
         await asyncio.sleep(self.first_seconds if kind != "detect" else 0)
+        while self.held and kind != "detect":  # noqa: ASYNC110 - it is set by another thread
+            await asyncio.sleep(0.1)
         if kind == "probe":
             await asyncio.sleep(self.probe_seconds)
         if not body.get("stream"):
@@ -268,7 +274,9 @@ class FakeUpstream:
         await response.prepare(request)
         for event in ({"type": "ping"}, last):
             data = json.dumps(event | ({"delta": {}} if event["type"] == "message_delta" else {}))
-            await response.write(f"event: {event['type']}\ndata: {data}\n\n".encode())
+            await response.write(f"event: {event['type']}\n".encode())
+            await asyncio.sleep(self.pause_in_event)
+            await response.write(f"data: {data}\n\n".encode())
             trouble = next((one for one in self.troubles if one.kind == kind), None)
             if trouble:
                 assert request.transport is not None

@@ -61,13 +61,20 @@ class EventStream(Generic[T]):
     def __init__(self, work: Callable[[EventStream[T]], Coroutine[Any, Any, T]]) -> None:
         self._work = work
         self._waiting: deque[Event] = deque()
-        self._put, self._read = asyncio.Event(), asyncio.Event()
+        self._read = asyncio.Event()
+        self._reader: asyncio.Future[None] | None = None  # set while the reader waits; an asyncio.Event costs twice as much
         self._task: asyncio.Task[T] | None = None
 
     def put(self, event: Event) -> None:
         """Add an event."""
         self._waiting.append(event)
-        self._put.set()
+        if self._reader:
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._reader and not self._reader.done():
+            self._reader.set_result(None)
+        self._reader = None
 
     async def room(self) -> None:
         """Wait until the reader has read enough."""
@@ -89,16 +96,17 @@ class EventStream(Generic[T]):
 
     async def __aiter__(self) -> AsyncGenerator[Event, None]:
         self._task = task = asyncio.create_task(self._work(self))
-        task.add_done_callback(lambda _: self._put.set())
+        task.add_done_callback(lambda _: self._wake())
+        new_future = asyncio.get_running_loop().create_future
         try:
             while self._waiting or not task.done():
                 while self._waiting:
                     event = self._waiting.popleft()
                     self._read.set()
                     yield event
-                self._put.clear()
                 if not task.done():
-                    await self._put.wait()
+                    self._reader = new_future()
+                    await self._reader
             task.result()
         finally:
             task.cancel()

@@ -20,7 +20,7 @@ from cgr.server.exchange import ClientLeft, Exchange, Receive, Scope, Send
 from cgr.server.faults import MESSAGES_PATH, ApiError, api_error, from_validation
 from cgr.server.gateway import SHUTTING_DOWN, Gateway, MakeStream, MakeWhole
 from cgr.server.generation import Generation
-from cgr.server.keys import may_enter
+from cgr.server.keys import from_other_page, may_enter
 from cgr.server.logs import log
 from cgr.server.messages import MessageStream, WholeMessage
 from cgr.server.page import FILES_AT, PAGE_HEADERS, page, page_file
@@ -101,6 +101,8 @@ class _Endpoint:
             raise SHUTTING_DOWN
         if keys and self.path not in OPEN_PATHS and not may_enter(exchange.headers, keys):
             raise ApiError(401, "The API key is missing or wrong.", code="invalid_api_key")
+        if method == "POST" and from_other_page(exchange.headers, self.gateway.config.cors):
+            raise ApiError(403, "Pages of other origins may not use this server.", code="forbidden_origin")
 
     async def _failed(self, exchange: Exchange, error: Exception) -> None:
         sent = api_error(error, gateway=self.gateway.config.gateway)

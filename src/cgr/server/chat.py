@@ -74,10 +74,10 @@ class ChatStream:
 
     async def frames(self, event: ServeEvent) -> bytes:
         """What to send for this event; may be nothing."""
+        if isinstance(event, ReasoningDelta):  # without a pattern: this runs for every token of every stream
+            quoted = orjson.dumps(event.text)
+            return self._chunk(b'{"reasoning":%b,"reasoning_content":%b}' % (quoted, quoted), self._probe())
         match event:
-            case ReasoningDelta(text):
-                quoted = orjson.dumps(text)
-                return self._chunk(b'{"reasoning":' + quoted + b',"reasoning_content":' + quoted + b"}", self._probe())
             case AnswerDelta(text, tokens):
                 return await self._answer(text, tokens)
             case ProbeMade(probe) if self.request.stream_probes:
@@ -109,9 +109,7 @@ class ChatStream:
         if self._first:
             self._first = False
             role = self._chunk(b'{"role":"assistant","content":""}')
-        return b"".join(
-            (role, self._start, delta, b',"logprobs":', logprobs, b',"finish_reason":', finish, b"}]", more, b"}\n\n")
-        )
+        return b'%b%b%b,"logprobs":%b,"finish_reason":%b}]%b}\n\n' % (role, self._start, delta, logprobs, finish, more)
 
     def _end(self, result: Result) -> bytes:
         cgr = b',"cgr":' + orjson.dumps(result.cgr(self.mean))

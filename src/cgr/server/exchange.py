@@ -144,10 +144,12 @@ class Exchange:
 
 class EventWriter:
     """Sends server-sent events. The reply begins with the first of them, or with the first ping. `patience`: seconds after
-    which a client that reads nothing is taken to have left."""
+    which a client that reads nothing is taken to have left. `between`: nothing of an event is sent while its rest is not;
+    only there can a ping stand."""
 
     def __init__(self, exchange: Exchange, ping: float, patience: float) -> None:
         self.exchange, self.headers, self.ping, self.patience = exchange, dict(STREAM_HEADERS), ping, patience
+        self.between = True
         self._buffer: list[bytes] = []
         self._sent = time.monotonic()
         self._sending = False
@@ -178,7 +180,7 @@ class EventWriter:
         if self._sending and silent >= self.patience:
             self.exchange.give_up()
             return
-        if silent >= self.ping and not self._sending:
+        if silent >= self.ping and self.between and not self._sending:
             self._buffer.append(PING)
             self._pinging = asyncio.create_task(self.flush())
             silent = 0.0

@@ -88,7 +88,7 @@ class Gateway:
         self.promise.start(self.engine, self.gate)
         self.pass_gate = Gate(config.sessions, config.queue, config.queue_seconds, self.metrics)
         if config.gateway:
-            self.proxy = Proxy(self.engine, self.metrics)
+            self.proxy = Proxy(self.engine, self.metrics, config.ping_seconds, config.client_seconds)
         for note in self.engine.notes:
             log(note, logging.WARNING)
 
@@ -194,11 +194,11 @@ class Gateway:
 
     def _note(self, exchange: Exchange, event: ServeEvent) -> None:
         """Metrics and the log entry of an event."""
+        if isinstance(event, ReasoningDelta | AnswerDelta):
+            if (kind := type(event).__name__) not in exchange.seen:
+                self._note_first(exchange, kind)
+            return
         match event:
-            case ReasoningDelta() | AnswerDelta():
-                kind = type(event).__name__
-                if kind not in exchange.seen:
-                    self._note_first(exchange, kind)
             case ProbeMade(probe):
                 given = exchange.answer.request.settings.threshold
                 self.metrics.probed(probe, THRESHOLD if given is None else given)

@@ -157,10 +157,10 @@ class Answer:
             await opened.session.close()
 
     def _shown(self, event: object) -> ServeEvent | None:
+        if isinstance(event, Thinking):  # first and without a pattern: this runs for every token of every stream
+            self.phase = "thinking"
+            return ReasoningDelta(event.text) if event.text else None
         match event:
-            case Thinking(text):
-                self.phase = "thinking"
-                return ReasoningDelta(text) if text else None
             case Probed(probe):
                 return ProbeMade(probe)
             case Decided(decision):

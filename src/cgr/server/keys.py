@@ -1,4 +1,5 @@
-"""API keys: read from a file or the environment, kept as hashes, compared in constant time."""
+"""Who may use the server: API keys, read from a file or the environment, kept as hashes, compared in constant time; and
+pages in browsers."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import hmac
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from cgr.errors import UsageError
 
@@ -39,3 +41,14 @@ def may_enter(headers: Mapping[str, str], keys: Iterable[bytes]) -> bool:
     digest = _hash(given)
     matches = [hmac.compare_digest(digest, key) for key in keys]
     return any(matches)
+
+
+def from_other_page(headers: Mapping[str, str], allowed: Iterable[str]) -> bool:
+    """Whether a page of another origin, which is not allowed, sent the request. Browsers say so themselves; older ones name
+    only the page's origin, which then has to be where the request goes. Other programs say neither."""
+    origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+    if origin is None or {origin, "*"} & set(allowed):
+        return False
+    if site is not None:
+        return site not in ("same-origin", "none")
+    return urlsplit(origin).netloc != headers.get("host")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import ssl
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,8 +18,9 @@ from cgr.engines.base import Engine
 from cgr.engines.completions.client import Pool
 from cgr.engines.completions.engine import CompletionsEngine
 from cgr.engines.completions.http import LOOPBACK, WRONG_KEY, Fault, Server
+from cgr.engines.completions.silence import NOT_WAITING, Silence
 from cgr.engines.forwarding import ForwardingEngine
-from cgr.server.exchange import Exchange
+from cgr.server.exchange import EventWriter, Exchange
 from cgr.server.faults import MESSAGES_PATH, ApiError, messages_error
 from cgr.server.metrics import Metrics
 from cgr.server.record.replies import ReplyCopy
@@ -43,16 +45,18 @@ LAST_LINES = {
     ),
     MESSAGES_PATH: (re.compile(rb'"type":\s*"message_delta"'), re.compile(rb"\{")),
 }
+EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
 LAST_CHUNK = (re.compile(rb'"finish_reason":\s?"'), re.compile(rb"\{"))
 
 
 class Proxy:
-    """Passes requests on to the servers of an engine, the least loaded first."""
+    """Passes requests on to the servers of an engine, the least loaded first. `ping`, `patience`: as in `EventWriter`."""
 
-    def __init__(self, engine: Engine, metrics: Metrics) -> None:
+    def __init__(self, engine: Engine, metrics: Metrics, ping: float, patience: float) -> None:
         thinks = engine.engine if isinstance(engine, ForwardingEngine) else engine  # the one that is not only probed
         assert isinstance(thinks, CompletionsEngine)
         self.engine, self.metrics = thinks, metrics
+        self._ping, self._patience = ping, patience
         self._paths: dict[str, bool] = {}
         key, addresses = thinks.connected.key, thinks.connected.addresses
         tls = any(address.startswith("https:") for address in addresses)
@@ -111,7 +115,47 @@ class Proxy:
             if response.status in WRONG_KEY:
                 raise ApiError(502, "The upstream refused the key of this server.", code="upstream_error")
             ours = b"" if quiet else b'"cgr":' + orjson.dumps(not_probed(why)) + b","
-            await _reply(exchange, response, ours, copy)
+            await self._reply(exchange, response, ours, copy.add if copy else lambda data: None)
+
+    async def _reply(
+        self, exchange: Exchange, response: aiohttp.ClientResponse, ours: bytes, copied: Callable[[bytes], None]
+    ) -> None:
+        headers = {name: response.headers[name] for name in KEPT_HEADERS if name in response.headers}
+        headers |= {"x-cgr-stop-cause": "not_probed"}
+        try:
+            if "text/event-stream" in headers.get("content-type", ""):
+                await exchange.start(response.status, headers | {"x-accel-buffering": "no"})
+                await self._stream(exchange, response, ours, copied)
+                return
+            data = await response.read()
+            copied(data)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            failure = ApiError(502, "The upstream broke off in the middle of its reply.", code="upstream_error")
+            if not exchange.started:
+                raise failure from error
+            # not after [DONE]: a reply that was complete ends without an exception
+            await exchange.write(_broken(exchange.scope["path"], failure), more=False)
+        else:
+            await exchange.reply(response.status, _with_first(data, ours) if response.status == 200 else data, headers)
+
+    async def _stream(
+        self, exchange: Exchange, response: aiohttp.ClientResponse, ours: bytes, copied: Callable[[bytes], None]
+    ) -> None:
+        writer, path = EventWriter(exchange, self._ping, self._patience), exchange.scope["path"]
+        longest = self.pool.policy.first  # with pings, a client would wait for a dead upstream for ever
+        silence = Silence(response.content.set_exception, longest, longest)
+        try:
+            async for lines in _lines(response.content):
+                silence.since = NOT_WAITING
+                copied(lines)
+                writer.add(_with_result(lines, ours, path))
+                writer.between = lines.endswith(EVENT_ENDS)
+                await writer.flush()
+                silence.since = time.monotonic()
+            await writer.flush(more=False)
+        finally:
+            silence.close()
+            await writer.close()
 
     @asynccontextmanager
     async def _request(
@@ -159,29 +203,10 @@ def _model_in(body: bytes) -> bytes:
     return name.encode() if isinstance(name, str) else b""
 
 
-async def _reply(exchange: Exchange, response: aiohttp.ClientResponse, ours: bytes, copy: ReplyCopy | None) -> None:
-    path, copied = exchange.scope["path"], copy.add if copy else lambda data: None
-    headers = {name: response.headers[name] for name in KEPT_HEADERS if name in response.headers}
-    headers |= {"x-cgr-stop-cause": "not_probed"}
-    try:
-        if "text/event-stream" in headers.get("content-type", ""):
-            await exchange.start(response.status, headers | {"x-accel-buffering": "no"})
-            async for lines in _lines(response.content):
-                copied(lines)
-                await exchange.write(_with_result(lines, ours, path))
-            await exchange.write(b"", more=False)
-            return
-        data = await response.read()
-        copied(data)
-        if response.status == 200 and data.lstrip()[:1] == b"{" and data.lstrip()[1:].lstrip()[:1] != b"}":
-            data = data.replace(b"{", b"{" + ours, 1)
-        await exchange.reply(response.status, data, headers)
-    except (aiohttp.ClientError, TimeoutError) as error:
-        failure = ApiError(502, "The upstream broke off in the middle of its reply.", code="upstream_error")
-        if not exchange.started:
-            raise failure from error
-        # not after [DONE]: a reply that was complete ends without an exception
-        await exchange.write(_broken(exchange.scope["path"], failure), more=False)
+def _with_first(data: bytes, ours: bytes) -> bytes:
+    """A JSON object with ours as its first field; anything else as it is."""
+    text = data.lstrip()
+    return data.replace(b"{", b"{" + ours, 1) if text[:1] == b"{" and text[1:].lstrip()[:1] != b"}" else data
 
 
 def _broken(path: str, error: ApiError) -> bytes:

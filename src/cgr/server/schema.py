@@ -15,6 +15,7 @@ REF = "#/components/schemas/{model}"
 ERRORS = {
     400: "the body is not understood, or a field of it is not supported",
     401: "the API key is missing or wrong",
+    403: "a page of another origin sent the request",
     404: "there is no such model",
     408: "no place became free in time",
     413: "the body is too long",

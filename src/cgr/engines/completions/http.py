@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from cgr.engines.completions.policy import RetryPolicy, retry_after
+from cgr.engines.completions.silence import NOT_WAITING, Silence
 from cgr.errors import CgrError, DoesNotFit, EngineError, UsageError
 
 try:
@@ -120,15 +121,24 @@ class Server:
                 yield events
 
     async def _events(self, response: aiohttp.ClientResponse) -> AsyncGenerator[dict[str, Any], None]:
-        rest, limit = b"", self.policy.first
-        while chunk := await _read_some(response, limit):
-            *lines, rest = (rest + chunk).split(b"\n")
-            if len(rest) > MAX_LINE_BYTES:
-                raise BadReply(f"it sent an event of more than {MAX_LINE_BYTES} bytes")
-            for line in lines:
-                if line and (event := read_event(line)) is not None:
-                    limit = self.policy.stall
-                    yield event
+        rest, read = b"", response.content.readany
+        with closing(self._watched(response)) as silence:
+            while chunk := await read():
+                silence.since = NOT_WAITING
+                *lines, rest = (rest + chunk).split(b"\n")
+                if len(rest) > MAX_LINE_BYTES:
+                    raise BadReply(f"it sent an event of more than {MAX_LINE_BYTES} bytes")
+                for line in lines:
+                    if line and (event := read_event(line)) is not None:
+                        silence.begun = True
+                        yield event
+                silence.since = time.monotonic()
+
+    def _watched(self, response: aiohttp.ClientResponse) -> Silence:
+        """The clock of a stream, in place of aiohttp's, which sets a timer for each piece."""
+        if response.connection and response.connection.protocol:
+            response.connection.protocol.read_timeout = None
+        return Silence(response.content.set_exception, self.policy.first, self.policy.stall)
 
     @asynccontextmanager
     async def _request(
@@ -201,12 +211,6 @@ async def _read_to_end(response: aiohttp.ClientResponse) -> None:
     with suppress(aiohttp.ClientError), closing(response):
         while await response.content.readany():
             pass
-
-
-async def _read_some(response: aiohttp.ClientResponse, limit: float | None) -> bytes:
-    """What has arrived of the body, b"" at its end."""
-    async with asyncio.timeout(limit):
-        return await response.content.readany()
 
 
 def _fault(error: Exception, policy: RetryPolicy, begun: bool) -> Fault:
