@@ -19,6 +19,7 @@ from cgr.cli.shared.options import (
     open_given,
     refuse_probe_model,
     settings_options,
+    shard_option,
 )
 from cgr.engines.open import ModelOptions
 from cgr.errors import UsageError
@@ -47,6 +48,7 @@ def _read_fields(context: click.Context, parameter: click.Parameter, values: tup
 @click.option("--allow-missing-golds", is_flag=True, help="Accept questions without a correct answer in a file.")
 @click.option("--question-seed", "seed", default=0, show_default=True, help="Seed of sources that generate questions.")
 @click.option("--seeds", type=int, default=64, show_default=True, help="Traces per question.")
+@shard_option("Generate only part I of N, such as 3/16; join the parts with `cgr merge`.")
 @settings_options("budget", "temperature", "top_p")
 @click.option("--probe", is_flag=True, help="Probe every --interval tokens while the traces are generated.")
 @settings_options("interval")
@@ -77,7 +79,7 @@ def command(
     from cgr.lab.record.generate import Plan, generate
 
     for_questions = {name: options.pop(name) for name in ("limit", "fields", "format", "allow_missing_golds", "seed")}
-    for_plan = {name: options.pop(name) for name in ("seeds", "probe", "logprobs", "written_tokens")}
+    for_plan = {name: options.pop(name) for name in ("seeds", "shard", "probe", "logprobs", "written_tokens")}
     settings = Settings.of(**options)
     plan = Plan(load_questions(source, **for_questions), settings=settings, source=source, **for_plan)
     if not plan.probe:

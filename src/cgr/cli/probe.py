@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,10 +23,14 @@ from cgr.cli.shared.options import (
     other_model_options,
     refuse_probe_model,
     settings_options,
+    shard_option,
 )
 from cgr.engines.open import ModelOptions
 from cgr.errors import ModelNotFound, UsageError
 from cgr.lab.store.config import IMPORTED, WHERE, RunConfig
+
+if TYPE_CHECKING:
+    from cgr.lab.store.shard import Shard
 
 NAMED = "--model FILE.gguf, or another model."
 
@@ -48,12 +52,22 @@ NAMED = "--model FILE.gguf, or another model."
     metavar="NAME",
     help="Name of the probe set.  [default: default if it is the first, else a name from its options]",
 )
+@shard_option("Probe only part I of N, such as 3/16. RUN is that shard already, or a whole run: then add --out.")
+@click.option("--out", type=PATH, help="Folder for the traces of the shard and their probes, copied from the whole RUN.")
 @click.option("--sessions", type=int, help=SESSIONS)
 @other_model_options
 @QUIET_OPTION
 @JSON_OPTION
 def command(
-    run: Path, rules: str | None, given: ModelOptions, sessions: int | None, quiet: bool, as_json: bool, **request: Any
+    run: Path,
+    rules: str | None,
+    shard: Shard | None,
+    out: Path | None,
+    given: ModelOptions,
+    sessions: int | None,
+    quiet: bool,
+    as_json: bool,
+    **request: Any,
 ) -> int:
     """Cut every trace of a RUN at many positions, ask for the answer at each cut, and record answers and certainties.
 
@@ -72,7 +86,10 @@ def command(
         raise UsageError("--for names no rule.", "Name rules, as in --for deer,dynasor; all: every rule.")
     if rules is not None and own != ProbeRequest(interval=own.interval):
         raise UsageError("With --for, the rules determine the probes.", "Beside --for, use no probe option but --interval.")
+    run = _part(run, shard, out)
     with Store.open(run) as store:
+        if store.config.shard and not store.made():  # few traces, many shards
+            return finish(lambda progress: None, run, None, quiet, as_json)
         check_probeable(store)
         config, there, room, questions = store.config, store.probe_sets(), room_for(store), store.questions()
     requests = [own] if rules is None else requests_for(names_in(rules), config, there.values(), own.interval)
@@ -94,6 +111,28 @@ def command(
         say(f"note:  {note}", err=True)
     work = partial(probe_each, run, requests, model, open_generator=open_model, sessions=count)
     return finish(work, run, None, quiet, as_json)
+
+
+def _part(run: Path, shard: Shard | None, out: Path | None) -> Path:
+    """The run to probe: with a shard of a whole run, the folder into which its traces are copied."""
+    from cgr.lab.store import OtherConfiguration, Store
+    from cgr.lab.store.merge import take_shard
+
+    if shard is None:
+        if out:
+            raise UsageError("--out is for a shard of a run.", "Add --shard, or leave out --out.")
+        return run
+    if out:
+        take_shard(run, shard, out)
+        return out
+    with Store.open(run) as store:
+        own = store.config.shard
+    if not own:
+        hint = "Add --out FOLDER: the traces of the shard are copied there and probed."
+        raise UsageError(f"The run in {run} is a whole run, which only one process can write.", hint)
+    if own != str(shard):
+        raise OtherConfiguration(f"The run in {run} is shard {own}, not {shard}.", "Give the folder of this shard.")
+    return run
 
 
 def _probed_model(given: ModelOptions, run: Path, model: str) -> ModelOptions:

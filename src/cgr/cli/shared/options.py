@@ -25,6 +25,7 @@ from cgr.rules import known_rules
 from cgr.settings import Settings
 
 if TYPE_CHECKING:
+    from cgr.lab.store.shard import Shard
     from cgr.solve import Model
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -238,6 +239,18 @@ PATH = FilePath(path_type=Path)
 PROBES, FORMER_NAMES = "--probes", ("--set", "--probe-set")
 JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object and nothing else.")
 QUIET_OPTION = click.option("--quiet", is_flag=True, help="Show no progress and no summary; errors are still shown.")
+
+
+def read_shard(context: click.Context, parameter: click.Parameter, value: str | None) -> Shard | None:
+    """The value of --shard."""
+    from cgr.lab.store.shard import Shard
+
+    return None if value is None else Shard.parse(value)
+
+
+def shard_option(help: str) -> Callable[[F], F]:
+    """Add --shard to a command."""
+    return click.option("--shard", callback=read_shard, metavar="I/N", help=help)
 
 
 def names_in(text: str) -> tuple[str, ...]:

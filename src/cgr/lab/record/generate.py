@@ -21,6 +21,7 @@ from cgr.lab.record.jobs import Jobs, Progress
 from cgr.lab.store import DEFAULT, GENERATE, Key, Store
 from cgr.lab.store.config import NATURAL, Asking, ProbeSet, RunConfig
 from cgr.lab.store.recorded import RecordedTrace
+from cgr.lab.store.shard import Shard
 from cgr.reason import Abstention
 from cgr.records import Ended, Question
 from cgr.rules import Action, BudgetForcing, FixedBudget, KeepThinking, Rule, Seen, next_multiple
@@ -64,7 +65,8 @@ class AskEveryForced(AskEvery):
 class Plan:
     """The traces to generate. Of `settings`, only what a trace or its final answer depends on is used.
 
-    A rule that forces the thinking to continue changes the traces; every other rule is replayed on natural ones.
+    A rule that forces the thinking to continue changes the traces; every other rule is replayed on natural ones. With a
+    `shard`, only its part of them is generated.
     """
 
     questions: tuple[Question, ...]
@@ -74,6 +76,7 @@ class Plan:
     probe: bool = False
     logprobs: bool = False
     written_tokens: int = WRITTEN_TOKENS
+    shard: Shard | None = None
 
     def __post_init__(self) -> None:
         if self.seeds < 1:
@@ -90,7 +93,8 @@ class Plan:
 
     def wanted(self) -> list[Key]:
         """Every question and seed, seed by seed: each question is done once before any is done twice."""
-        return [(question.id, seed) for seed in range(self.seeds) for question in self.questions]
+        every = [(question.id, seed) for seed in range(self.seeds) for question in self.questions]
+        return every if self.shard is None else [key for key in every if self.shard.holds(*key)]
 
     def config(self, info: ModelInfo, capabilities: Capabilities, stored: RunConfig | None = None) -> RunConfig:
         """The configuration of this plan on this model, with all defaults resolved. An aggregate that was not chosen is
@@ -117,6 +121,7 @@ class Plan:
             logprobs=self.logprobs,
             probe=self.probe,
             rule=self.settings.rule if self.settings.rule in FORCING else NATURAL,
+            shard=str(self.shard or ""),
         )
 
     def notes(self, capabilities: Capabilities) -> tuple[str, ...]:
