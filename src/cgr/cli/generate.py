@@ -15,8 +15,8 @@ from cgr.cli.shared.options import (
     PATH,
     QUIET_OPTION,
     SESSIONS,
+    cluster_options,
     model_options,
-    open_given,
     refuse_probe_model,
     settings_options,
     shard_option,
@@ -63,6 +63,7 @@ def _read_fields(context: click.Context, parameter: click.Parameter, values: tup
 @settings_options("aggregate", help=f"{AGGREGATE}  [default: options for choice questions, else min]")
 @settings_options("instruction")
 @click.option("--sessions", type=int, help=SESSIONS)
+@cluster_options
 @model_options
 @QUIET_OPTION
 @JSON_OPTION
@@ -74,18 +75,18 @@ def command(
     If the command is interrupted, run it again: it continues where it stopped. Failed traces are listed, and the next call
     tries them again.
     """
-    from cgr.cli.shared.finish import finish, sessions_for
+    from cgr.cli.shared.finish import finish, open_for
     from cgr.lab.questions import load_questions
     from cgr.lab.record.generate import Plan, generate
 
     for_questions = {name: options.pop(name) for name in ("limit", "fields", "format", "allow_missing_golds", "seed")}
     for_plan = {name: options.pop(name) for name in ("seeds", "shard", "probe", "logprobs", "written_tokens")}
+    on_cluster = tuple(options.pop(name) for name in ("ray", "engines", "gpus_per_engine"))
     settings = Settings.of(**options)
     plan = Plan(load_questions(source, **for_questions), settings=settings, source=source, **for_plan)
     if not plan.probe:
         refuse_probe_model(given, "Add --probe, or leave out --probe-model.")
-    count = sessions_for(sessions, given)
-    loaded = open_given(given, sessions=count, budget=settings.budget)
+    loaded, count = open_for(given, sessions, settings.budget, *on_cluster)
     for note in plan.notes(loaded.engine.capabilities):
         say(f"note:  {note}", err=True)
     return finish(partial(generate, out, plan, loaded, sessions=count), out, plan.wanted(), quiet, as_json)

@@ -18,8 +18,8 @@ from cgr.cli.shared.options import (
     QUIET_OPTION,
     SESSIONS,
     ProbesCommand,
+    cluster_options,
     names_in,
-    open_given,
     other_model_options,
     refuse_probe_model,
     settings_options,
@@ -55,6 +55,7 @@ NAMED = "--model FILE.gguf, or another model."
 @shard_option("Probe only part I of N, such as 3/16. RUN is that shard already, or a whole run: then add --out.")
 @click.option("--out", type=PATH, help="Folder for the traces of the shard and their probes, copied from the whole RUN.")
 @click.option("--sessions", type=int, help=SESSIONS)
+@cluster_options
 @other_model_options
 @QUIET_OPTION
 @JSON_OPTION
@@ -73,7 +74,7 @@ def command(
 
     A run can hold several probe sets. If the command is interrupted, run it again: it continues where it stopped.
     """
-    from cgr.cli.shared.finish import finish, sessions_for
+    from cgr.cli.shared.finish import finish, open_for
     from cgr.lab.record.probe import check_probeable, probe_each, room_for
     from cgr.lab.store import Store
     from cgr.lab.store.config import ALL, ProbeRequest, requests_for
@@ -81,6 +82,7 @@ def command(
     from cgr.solve import open_model
 
     refuse_probe_model(given, f"Probe with another model: --model {given.probe_model}")
+    on_cluster = tuple(request.pop(name) for name in ("ray", "engines", "gpus_per_engine"))
     own = ProbeRequest(**request)
     if rules is not None and not names_in(rules):
         raise UsageError("--for names no rule.", "Name rules, as in --for deer,dynasor; all: every rule.")
@@ -102,9 +104,8 @@ def command(
     if not requests:
         return finish(lambda progress: None, run, None, quiet, as_json)
     probed_model = _probed_model(given, run, config.model)
-    count = sessions_for(sessions, probed_model)
     try:
-        model = open_given(probed_model, sessions=count, budget=room)
+        model, count = open_for(probed_model, sessions, room, *on_cluster)
     except ModelNotFound as error:
         raise error if given.model else ModelNotFound(error.message, f"Name the model to probe: {NAMED}") from error
     for note in options_note(questions, own.aggregate or config.asking.aggregate, model.engine.capabilities):

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, cast
 
@@ -17,6 +18,7 @@ from cgr.drive.driver import Driver, Outcome, answer_room
 from cgr.engines.base import Capabilities, Engine, ModelInfo, OnText, Session, Stretch, keyed_seed, written_text
 from cgr.engines.forwarding import ForwardingSession
 from cgr.errors import MissingCapability, UsageError
+from cgr.lab.record.cluster import ClusterEngine
 from cgr.lab.record.jobs import Jobs, Progress
 from cgr.lab.store import DEFAULT, GENERATE, Key, Store
 from cgr.lab.store.config import NATURAL, Asking, ProbeSet, RunConfig
@@ -150,8 +152,10 @@ async def agenerate(
         wanted, made = plan.wanted(), set(store.made())
         missing = [key for key in wanted if key not in made]
 
+        make_one = engine.trace if isinstance(engine, ClusterEngine) else partial(generate_trace, engine)
+
         async def make(key: Key) -> Made:
-            return await generate_trace(engine, config, questions[key[0]], key[1], progress.add_tokens)
+            return await make_one(config, questions[key[0]], key[1], progress.add_tokens)
 
         def keep(key: Key, made: Made) -> None:
             trace, prompt_ids, seconds = made
@@ -159,6 +163,7 @@ async def agenerate(
             store.add_trace(trace, prompt_ids=prompt_ids, seconds=seconds, probe_set=probe_set)
 
         progress.begin(store, missing)
+        progress.follow(engine)
         with progress.showing("Thinking", len(wanted), len(wanted) - len(missing)):
             await Jobs(store, GENERATE, progress, sessions).run(missing, make, keep)
 
