@@ -167,7 +167,9 @@ def serve(service: Service, seed: int = 0) -> Served:
     """Simulate the service. The first quarter of the time is not counted."""
     clock, chance = Clock(), random.Random(seed)
     servers = [Server(clock, service.speed) for _ in range(service.servers)]
-    whole, probes, missed = [], [], [0]
+    whole: list[tuple[float, float]] = []
+    probes: list[tuple[float, float]] = []
+    missed = [0]
 
     def arrive() -> None:
         if clock.now > service.seconds:

@@ -30,7 +30,7 @@ START_LIMIT = 120.0  # seconds for a machine to start the process of an engine
 LOST = "The process of an engine ended. It was replaced, and its traces were made again."
 
 
-class Place:
+class EnginePlace:
     """A place for one engine in the cluster; the engine in it may be replaced. `ended`: why it was given up."""
 
     def __init__(self, start: Callable[[], Any]) -> None:
@@ -48,7 +48,7 @@ class ClusterEngine:
     def __init__(self, options: ModelOptions, placement: Placement) -> None:
         self._options, self._placement = options, placement
         self._cluster: Cluster | None = None
-        self._places: list[Place] = []
+        self._places: list[EnginePlace] = []
         self._changed = asyncio.Condition()
         self._starting: set[asyncio.Task[None]] = set()
         self._first: Described | None = None
@@ -94,7 +94,7 @@ class ClusterEngine:
         if self._first:
             return
         self._cluster = await asyncio.to_thread(Cluster.join, self._placement, self._options)
-        self._places = [Place(start) for start in self._cluster.starts()]
+        self._places = [EnginePlace(start) for start in self._cluster.starts()]
         try:
             await asyncio.gather(*map(self._start, self._places))
         except BaseException:
@@ -103,7 +103,7 @@ class ClusterEngine:
         if self._first and self._first.prober:
             self.prober = _Prober(self, self._first.prober)
 
-    async def _start(self, place: Place) -> None:
+    async def _start(self, place: EnginePlace) -> None:
         """Start the engine of a place and connect it."""
         place.actor = place.start()
         try:
@@ -124,7 +124,7 @@ class ClusterEngine:
         async with self._changed:
             self._changed.notify_all()
 
-    def _lost(self, place: Place) -> None:
+    def _lost(self, place: EnginePlace) -> None:
         """The process of a place ended: start another one, in the background."""
         if place.described is None:
             return  # another trace has found this before
@@ -135,7 +135,7 @@ class ClusterEngine:
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)
 
-    async def _replace(self, place: Place) -> None:
+    async def _replace(self, place: EnginePlace) -> None:
         error: CgrError | None = None
         for _ in range(MAX_STARTS):
             self._kill(place)
@@ -149,12 +149,12 @@ class ClusterEngine:
         async with self._changed:
             self._changed.notify_all()
 
-    def _kill(self, place: Place) -> None:
+    def _kill(self, place: EnginePlace) -> None:
         if place.actor is not None and self._cluster:
             self._cluster.kill(place.actor)
         place.actor = None
 
-    async def _ready_place(self) -> Place:
+    async def _ready_place(self) -> EnginePlace:
         """The engine with the least work; waits while all of them are being replaced."""
         async with self._changed:
             await self._changed.wait_for(lambda: self.running or all(place.ended for place in self._places))

@@ -147,12 +147,10 @@ def _init(placement: Placement) -> None:
     logging.getLogger("ray").setLevel(logging.ERROR)  # after the import, which sets it
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
     known = placement.address or os.environ.get("RAY_ADDRESS", "")
+    cores = max(os.cpu_count() or 1, placement.engines or 1)
+    here = {"address": "local", "num_cpus": cores, "include_dashboard": False}
     try:
-        if known and known != "local":
-            ray.init(address=known, **quiet)
-        else:
-            cores = max(os.cpu_count() or 1, placement.engines or 1)
-            ray.init(address="local", num_cpus=cores, include_dashboard=False, **quiet)
+        ray.init(**({"address": known} if known and known != "local" else here), **quiet)
     except Exception as error:  # Ray raises whatever went wrong, also plain `Exception`
         reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
         raise UsageError(f"The Ray cluster cannot be used: {reason}.", "Check it with `ray status`.") from error
