@@ -4,6 +4,7 @@ VENV := .venv
 VLLM := .venv-vllm
 CLIENTS := .venv-clients
 LITELLM := .venv-litellm
+RAY := .venv-ray
 BIN := $(VENV)/bin
 CGR := $(BIN)/cgr
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
@@ -11,7 +12,7 @@ TRAIN_OUT ?= runs/train
 STEPS ?= 4400
 DECAY_FROM ?= 3000
 
-.PHONY: help setup browser demo test check train export model-card test-transformers test-engines test-clients bench bench-engines house torture release-check help-page guarantee-demo clean
+.PHONY: help setup browser demo test check train export model-card test-transformers test-engines test-clients bench bench-engines house torture release-check help-page guarantee-demo test-ray clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 20
@@ -55,7 +56,7 @@ browser:  ## Debian's chromium for the tests of the page, where it can be instal
 	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || echo "no chromium: the tests of the page will be skipped"
 
 test: check browser  ## ruff, mypy and every test that needs no large install
-	$(BIN)/python -m pytest -m 'not heavy and not vllm and not clients'
+	$(BIN)/python -m pytest -m 'not heavy and not vllm and not clients and not ray'
 
 test-transformers: $(VENV)/.transformers  ## the tests that need torch and transformers
 	$(BIN)/python -m pytest -m heavy
@@ -90,6 +91,14 @@ tests/clients/node/node_modules: tests/clients/node/package.json
 test-clients: setup $(CLIENTS)/.ready $(LITELLM)/.ready tests/clients/node/node_modules  ## SDKs and programs that use the server, each for real
 	CGR_CLIENTS_PYTHON=$(CURDIR)/$(CLIENTS)/bin/python CGR_LITELLM_PYTHON=$(CURDIR)/$(LITELLM)/bin/python $(BIN)/python -m pytest -m clients
 
+$(RAY)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(RAY)
+	$(RAY)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,ray]'
+	touch $@
+
+test-ray: $(RAY)/.ready  ## engines on a Ray cluster of this machine, one of them killed
+	$(RAY)/bin/python -m pytest -m ray
+
 train: $(VENV)/.train  ## train the embedded model (about two hours on two cores; goes on where it stopped)
 	$(BIN)/python -m training.train --out $(TRAIN_OUT) --steps $(STEPS) --decay-from $(DECAY_FROM) --compile
 	$(BIN)/python -m training.calibrate --out $(TRAIN_OUT)
@@ -122,4 +131,4 @@ help-page: setup  ## write docs/help.md from the help texts of the commands
 	$(BIN)/python -m release.help_page
 
 clean:  ## remove the environment and caches
-	rm -rf $(VENV) $(VLLM) $(CLIENTS) $(LITELLM) tests/clients/node/node_modules .mypy_cache .ruff_cache .pytest_cache build dist
+	rm -rf $(VENV) $(VLLM) $(CLIENTS) $(LITELLM) $(RAY) tests/clients/node/node_modules .mypy_cache .ruff_cache .pytest_cache build dist

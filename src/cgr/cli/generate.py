@@ -15,10 +15,11 @@ from cgr.cli.shared.options import (
     PATH,
     QUIET_OPTION,
     SESSIONS,
+    cluster_options,
     model_options,
-    open_given,
     refuse_probe_model,
     settings_options,
+    shard_option,
 )
 from cgr.engines.open import ModelOptions
 from cgr.errors import UsageError
@@ -47,6 +48,7 @@ def _read_fields(context: click.Context, parameter: click.Parameter, values: tup
 @click.option("--allow-missing-golds", is_flag=True, help="Accept questions without a correct answer in a file.")
 @click.option("--question-seed", "seed", default=0, show_default=True, help="Seed of sources that generate questions.")
 @click.option("--seeds", type=int, default=64, show_default=True, help="Traces per question.")
+@shard_option("Generate only part I of N, such as 3/16; join the parts with `cgr merge`.")
 @settings_options("budget", "temperature", "top_p")
 @click.option("--probe", is_flag=True, help="Probe every --interval tokens while the traces are generated.")
 @settings_options("interval")
@@ -61,6 +63,7 @@ def _read_fields(context: click.Context, parameter: click.Parameter, values: tup
 @settings_options("aggregate", help=f"{AGGREGATE}  [default: options for choice questions, else min]")
 @settings_options("instruction")
 @click.option("--sessions", type=int, help=SESSIONS)
+@cluster_options
 @model_options
 @QUIET_OPTION
 @JSON_OPTION
@@ -72,18 +75,18 @@ def command(
     If the command is interrupted, run it again: it continues where it stopped. Failed traces are listed, and the next call
     tries them again.
     """
-    from cgr.cli.shared.finish import finish, sessions_for
+    from cgr.cli.shared.finish import finish, open_for
     from cgr.lab.questions import load_questions
     from cgr.lab.record.generate import Plan, generate
 
     for_questions = {name: options.pop(name) for name in ("limit", "fields", "format", "allow_missing_golds", "seed")}
-    for_plan = {name: options.pop(name) for name in ("seeds", "probe", "logprobs", "written_tokens")}
+    for_plan = {name: options.pop(name) for name in ("seeds", "shard", "probe", "logprobs", "written_tokens")}
+    on_cluster = tuple(options.pop(name) for name in ("ray", "engines", "gpus_per_engine"))
     settings = Settings.of(**options)
     plan = Plan(load_questions(source, **for_questions), settings=settings, source=source, **for_plan)
     if not plan.probe:
         refuse_probe_model(given, "Add --probe, or leave out --probe-model.")
-    count = sessions_for(sessions, given)
-    loaded = open_given(given, sessions=count, budget=settings.budget)
+    loaded, count = open_for(given, sessions, settings.budget, *on_cluster)
     for note in plan.notes(loaded.engine.capabilities):
         say(f"note:  {note}", err=True)
     return finish(partial(generate, out, plan, loaded, sessions=count), out, plan.wanted(), quiet, as_json)

@@ -15,16 +15,20 @@ from cgr.lab.store.merge import merge
 @click.argument("runs", nargs=-1, required=True, type=PATH)
 @click.option("--out", type=PATH, required=True, help="Folder of the new run.")
 @JSON_OPTION
-def command(runs: tuple[Path, ...], out: Path, as_json: bool) -> None:
+def command(runs: tuple[Path, ...], out: Path, as_json: bool) -> int:
     """Join RUNS of the same configuration into a new run. With one run, this is a copy, also while that is written.
 
-    A trace that several runs have is taken once if it is equal in them, and named as an error if not.
+    A trace that several runs have is taken once if it is equal in them, and named as an error if not. Of shards (see
+    `cgr generate --shard`) the missing ones are named, and the exit code is then 1.
     """
     made = merge(runs, out)
     if as_json:
         say_json(made.to_json())
-        return
+        return int(bool(made.notes))
     were = "was" if made.repeated == 1 else "were"
     again = f" {made.repeated:,} of them {were} in more than one run." if made.repeated else ""
     joined = "1 run is" if made.runs == 1 else f"{made.runs} runs are"
     say(f"{joined} in {out}: {made.traces:,} traces of {made.questions:,} questions.{again}")
+    for note in made.notes:
+        say(f"note:  {note}", err=True)
+    return int(bool(made.notes))

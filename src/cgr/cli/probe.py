@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,15 +19,20 @@ from cgr.cli.shared.options import (
     QUIET_OPTION,
     SESSIONS,
     ProbesCommand,
+    cluster_options,
     names_in,
     open_given,
     other_model_options,
     refuse_probe_model,
     settings_options,
+    shard_option,
 )
 from cgr.engines.open import ModelOptions
 from cgr.errors import ModelNotFound, UsageError
 from cgr.lab.store.config import IMPORTED, WHERE, RunConfig
+
+if TYPE_CHECKING:
+    from cgr.lab.store.shard import Shard
 
 NAMED = "--model FILE.gguf, or another model."
 
@@ -51,7 +56,10 @@ NAMED = "--model FILE.gguf, or another model."
 )
 @click.option("--stated", "only_stated", is_flag=True,
               help="Make no probes; note where existing answers stand in the thinking (for older runs).")  # fmt: skip
+@shard_option("Probe only part I of N, such as 3/16. RUN is that shard already, or a whole run: then add --out.")
+@click.option("--out", type=PATH, help="Folder for the traces of the shard and their probes, copied from the whole RUN.")
 @click.option("--sessions", type=int, help=SESSIONS)
+@cluster_options
 @other_model_options
 @QUIET_OPTION
 @JSON_OPTION
@@ -59,6 +67,8 @@ def command(
     run: Path,
     rules: str | None,
     only_stated: bool,
+    shard: Shard | None,
+    out: Path | None,
     given: ModelOptions,
     sessions: int | None,
     quiet: bool,
@@ -69,7 +79,7 @@ def command(
 
     A run can hold several probe sets. If the command is interrupted, run it again: it continues where it stopped.
     """
-    from cgr.cli.shared.finish import finish, sessions_for
+    from cgr.cli.shared.finish import finish, open_for
     from cgr.lab.record.probe import check_probeable, probe_each, room_for
     from cgr.lab.store import Store
     from cgr.lab.store.config import ALL, ProbeRequest, requests_for
@@ -77,6 +87,7 @@ def command(
     from cgr.solve import open_model
 
     refuse_probe_model(given, f"Probe with another model: --model {given.probe_model}")
+    on_cluster = tuple(request.pop(name) for name in ("ray", "engines", "gpus_per_engine"))
     own = ProbeRequest(**request)
     if only_stated:
         return _note_stated(run, rules, own, given, as_json)
@@ -84,7 +95,10 @@ def command(
         raise UsageError("--for names no rule.", "Name rules, as in --for deer,dynasor; all: every rule.")
     if rules is not None and own != ProbeRequest(interval=own.interval):
         raise UsageError("With --for, the rules determine the probes.", "Beside --for, use no probe option but --interval.")
+    run = _part(run, shard, out)
     with Store.open(run) as store:
+        if store.config.shard and not store.made():  # few traces, many shards
+            return finish(lambda progress: None, run, None, quiet, as_json)
         check_probeable(store)
         config, there, room, questions = store.config, store.probe_sets(), room_for(store), store.questions()
     requests = [own] if rules is None else requests_for(names_in(rules), config, there.values(), own.interval)
@@ -97,9 +111,8 @@ def command(
     if not requests:
         return finish(lambda progress: None, run, None, quiet, as_json)
     probed_model = _probed_model(given, run, config.model)
-    count = sessions_for(sessions, probed_model)
     try:
-        model = open_given(probed_model, sessions=count, budget=room)
+        model, count = open_for(probed_model, sessions, room, *on_cluster)
     except ModelNotFound as error:
         raise error if given.model else ModelNotFound(error.message, f"Name the model to probe: {NAMED}") from error
     for note in options_note(questions, own.aggregate or config.asking.aggregate, model.engine.capabilities):
@@ -120,6 +133,28 @@ def _note_stated(run: Path, rules: str | None, own: Any, given: ModelOptions, as
     count = note_stated(run, open_given(_probed_model(given, run, config.model), sessions=1, budget=config.budget))
     say(json.dumps({"run": str(run), "noted": count}) if as_json else f"Noted for {count:,} answers where they stand.")
     return 0
+
+
+def _part(run: Path, shard: Shard | None, out: Path | None) -> Path:
+    """The run to probe: with a shard of a whole run, the folder into which its traces are copied."""
+    from cgr.lab.store import OtherConfiguration, Store
+    from cgr.lab.store.merge import take_shard
+
+    if shard is None:
+        if out:
+            raise UsageError("--out is for a shard of a run.", "Add --shard, or leave out --out.")
+        return run
+    if out:
+        take_shard(run, shard, out)
+        return out
+    with Store.open(run) as store:
+        own = store.config.shard
+    if not own:
+        hint = "Add --out FOLDER: the traces of the shard are copied there and probed."
+        raise UsageError(f"The run in {run} is a whole run, which only one process can write.", hint)
+    if own != str(shard):
+        raise OtherConfiguration(f"The run in {run} is shard {own}, not {shard}.", "Give the folder of this shard.")
+    return run
 
 
 def _probed_model(given: ModelOptions, run: Path, model: str) -> ModelOptions:

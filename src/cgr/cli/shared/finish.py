@@ -1,18 +1,25 @@
-"""The end of `cgr generate` and `cgr probe`: done, with failures, or interrupted; as text or as JSON."""
+"""What `cgr generate` and `cgr probe` share: the model, here or on a cluster, and the end: done, with failures, or
+interrupted; as text or as JSON."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cgr.cli.main import say, say_json
+from cgr.cli.shared.options import connected, open_given
 from cgr.engines.open import ModelOptions, sessions_of
+from cgr.errors import UsageError
 from cgr.lab.record.jobs import Progress, Summary, summarise
 from cgr.lab.store import Key
 from cgr.lab.store.config import Failure, in_words
 from cgr.lab.store.schema import FILE
+
+if TYPE_CHECKING:
+    from cgr.solve import Model
 
 SESSIONS_PER_SERVER = 16
 INTERRUPTED = 130  # exit code after Ctrl-C
@@ -26,6 +33,23 @@ def sessions_for(given: int | None, model: ModelOptions) -> int:
     if model.addresses:
         return SESSIONS_PER_SERVER * len(model.addresses)
     return sessions_of(model.model)
+
+
+def open_for(
+    given: ModelOptions, sessions: int | None, budget: int | None, ray: str | None, engines: int | None, gpus: float | None
+) -> tuple[Model, int]:
+    """The chosen model, here or on a Ray cluster, and the number of traces in flight."""
+    count = sessions_for(sessions, given)
+    if ray is None:
+        for option, value in (("--engines", engines), ("--gpus-per-engine", gpus)):
+            if value is not None:
+                raise UsageError(f"{option} is for a cluster.", f"Add --ray, or leave out {option}.")
+        return open_given(given, sessions=count, budget=budget), count
+    from cgr.lab.record.cluster import ClusterEngine
+    from cgr.lab.record.ray_cluster import Placement
+
+    cluster = ClusterEngine(replace(given, sessions=count, budget=budget), Placement(ray, engines, gpus))
+    return connected(cluster, given.addresses), count * cluster.engines
 
 
 def finish(work: Callable[..., Any], folder: Path, wanted: Collection[Key] | None, quiet: bool, as_json: bool) -> int:

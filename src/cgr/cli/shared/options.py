@@ -25,6 +25,8 @@ from cgr.rules import known_rules
 from cgr.settings import Settings
 
 if TYPE_CHECKING:
+    from cgr.engines.base import Engine
+    from cgr.lab.store.shard import Shard
     from cgr.solve import Model
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -198,10 +200,16 @@ def _count_seconds(where: str, ended: threading.Event) -> None:
 
 def open_given(given: ModelOptions, *, sessions: int = 1, overlap: bool | None = None, budget: int | None = None) -> Model:
     """The chosen model, connected. Its notes are printed on standard error."""
+    options = replace(given, sessions=sessions, overlap=bool(overlap), budget=budget)
+    return connected(options.engine(), given.addresses)
+
+
+def connected(engine: Engine, addresses: Sequence[str]) -> Model:
+    """The model of an engine, connected. `addresses`: of the servers that are waited for."""
     from cgr.solve import Model
 
-    model = Model(replace(given, sessions=sessions, overlap=bool(overlap), budget=budget).engine())
-    with waiting_for(given.addresses):
+    model = Model(engine)
+    with waiting_for(addresses):
         model.connect()
     for note in model.engine.notes:
         say(f"note:  {note}", err=True)
@@ -238,6 +246,28 @@ PATH = FilePath(path_type=Path)
 PROBES, FORMER_NAMES = "--probes", ("--set", "--probe-set")
 JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object and nothing else.")
 QUIET_OPTION = click.option("--quiet", is_flag=True, help="Show no progress and no summary; errors are still shown.")
+
+
+def read_shard(context: click.Context, parameter: click.Parameter, value: str | None) -> Shard | None:
+    """The value of --shard."""
+    from cgr.lab.store.shard import Shard
+
+    return None if value is None else Shard.parse(value)
+
+
+def shard_option(help: str) -> Callable[[F], F]:
+    """Add --shard to a command."""
+    return click.option("--shard", callback=read_shard, metavar="I/N", help=help)
+
+
+def cluster_options(command: F) -> F:
+    """Add the options for engines on a Ray cluster to a command, which gets them as `ray`, `engines`, `gpus_per_engine`."""
+    gpus = "GPUs of one engine.  [default: 1 for hf: and vllm: models where there are any]"
+    engines = "Engines on the cluster.  [default: one for each server, else by its GPUs, else one for each machine]"
+    ray = "Run on a Ray cluster: HOST:PORT of its head. Without an address: that of RAY_ADDRESS, or one on this machine."
+    command = click.option("--gpus-per-engine", type=float, help=gpus)(command)
+    command = click.option("--engines", type=int, help=engines)(command)
+    return click.option("--ray", is_flag=False, flag_value="", metavar="[ADDRESS]", help=ray)(command)
 
 
 def names_in(text: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, cast
 
@@ -17,10 +18,12 @@ from cgr.drive.driver import Driver, Outcome, answer_room
 from cgr.engines.base import Capabilities, Engine, ModelInfo, OnText, Session, Stretch, keyed_seed, written_text
 from cgr.engines.forwarding import ForwardingSession
 from cgr.errors import MissingCapability, UsageError
+from cgr.lab.record.cluster import ClusterEngine
 from cgr.lab.record.jobs import Jobs, Progress
 from cgr.lab.store import DEFAULT, GENERATE, Key, Store
 from cgr.lab.store.config import NATURAL, Asking, ProbeSet, RunConfig
 from cgr.lab.store.recorded import RecordedTrace
+from cgr.lab.store.shard import Shard
 from cgr.reason import Abstention
 from cgr.records import Ended, Question
 from cgr.rules import Action, BudgetForcing, FixedBudget, KeepThinking, Rule, Seen, next_multiple
@@ -64,7 +67,8 @@ class AskEveryForced(AskEvery):
 class Plan:
     """The traces to generate. Of `settings`, only what a trace or its final answer depends on is used.
 
-    A rule that forces the thinking to continue changes the traces; every other rule is replayed on natural ones.
+    A rule that forces the thinking to continue changes the traces; every other rule is replayed on natural ones. With a
+    `shard`, only its part of them is generated.
     """
 
     questions: tuple[Question, ...]
@@ -74,6 +78,7 @@ class Plan:
     probe: bool = False
     logprobs: bool = False
     written_tokens: int = WRITTEN_TOKENS
+    shard: Shard | None = None
 
     def __post_init__(self) -> None:
         if self.seeds < 1:
@@ -90,7 +95,8 @@ class Plan:
 
     def wanted(self) -> list[Key]:
         """Every question and seed, seed by seed: each question is done once before any is done twice."""
-        return [(question.id, seed) for seed in range(self.seeds) for question in self.questions]
+        every = [(question.id, seed) for seed in range(self.seeds) for question in self.questions]
+        return every if self.shard is None else [key for key in every if self.shard.holds(*key)]
 
     def config(self, info: ModelInfo, capabilities: Capabilities, stored: RunConfig | None = None) -> RunConfig:
         """The configuration of this plan on this model, with all defaults resolved. An aggregate that was not chosen is
@@ -117,6 +123,7 @@ class Plan:
             logprobs=self.logprobs,
             probe=self.probe,
             rule=self.settings.rule if self.settings.rule in FORCING else NATURAL,
+            shard=str(self.shard or ""),
         )
 
     def notes(self, capabilities: Capabilities) -> tuple[str, ...]:
@@ -145,8 +152,10 @@ async def agenerate(
         wanted, made = plan.wanted(), set(store.made())
         missing = [key for key in wanted if key not in made]
 
+        make_one = engine.trace if isinstance(engine, ClusterEngine) else partial(generate_trace, engine)
+
         async def make(key: Key) -> Made:
-            return await generate_trace(engine, config, questions[key[0]], key[1], progress.add_tokens)
+            return await make_one(config, questions[key[0]], key[1], progress.add_tokens)
 
         def keep(key: Key, made: Made) -> None:
             trace, prompt_ids, seconds = made
@@ -154,6 +163,7 @@ async def agenerate(
             store.add_trace(trace, prompt_ids=prompt_ids, seconds=seconds, probe_set=probe_set)
 
         progress.begin(store, missing)
+        progress.follow(engine)
         with progress.showing("Thinking", len(wanted), len(wanted) - len(missing)):
             await Jobs(store, GENERATE, progress, sessions).run(missing, make, keep)
 

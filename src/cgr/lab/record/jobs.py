@@ -18,7 +18,9 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
 from rich.progress import Progress as ProgressBar
 
+from cgr.engines.base import Engine
 from cgr.errors import CgrError, EngineError
+from cgr.lab.record.cluster import ClusterEngine
 from cgr.lab.store import GENERATE, Key, Store, probing_stage
 from cgr.lab.store.config import Failure
 from cgr.lab.store.recorded import RecordedTrace
@@ -47,6 +49,7 @@ class Progress:
         self._end: float | None = None
         self._bar: _Bar | None = None
         self._task = TaskID(0)
+        self._cluster: ClusterEngine | None = None
         self._missing: Counter[str] = Counter()  # traces to generate, by question
         self._lengths: dict[str, list[int]] = defaultdict(list)  # of the new traces, by question
 
@@ -65,8 +68,13 @@ class Progress:
             self._end, self._bar = time.monotonic(), None
 
     def above(self) -> RenderableType | None:
-        """What is shown above the bar."""
-        return None
+        """What is shown above the bar: the state of a cluster, if one works."""
+        return self._cluster.status() if self._cluster else None
+
+    def follow(self, engine: Engine) -> None:
+        """Show the state of this engine, if it is a cluster, and note when one of its engines is replaced."""
+        if isinstance(engine, ClusterEngine):
+            self._cluster, engine.on_lost = engine, self.note
 
     def begin(self, store: Store, missing: Iterable[Key]) -> None:
         """These traces of a run are generated now."""

@@ -15,11 +15,12 @@ from typing import ClassVar, cast
 from cgr.drive.driver import Driver, answer_room
 from cgr.engines.base import Engine, Prompt, Sampling, is_ids, prompt_ids
 from cgr.errors import NotRecorded, UsageError
+from cgr.lab.record.cluster import ClusterEngine
 from cgr.lab.record.jobs import Jobs, Progress
 from cgr.lab.record.retrace import PlannedProbing, Reading, RetraceEngine, Survey, interval_cuts, piecewise, same_vocabulary
 from cgr.lab.store import Key, Store, probing_stage
 from cgr.lab.store.config import IMPORTED, ProbeRequest, ProbeSet, same_model
-from cgr.lab.store.recorded import RecordedTrace, is_shadow
+from cgr.lab.store.recorded import RecordedTrace, TraceSource, is_shadow
 from cgr.probing import ProbeSpec
 from cgr.reason import Abstention
 from cgr.records import Decision, Probe
@@ -50,7 +51,7 @@ class Prober:
     """Makes one probe set of one run. `generator`: the model that generated the traces, if it has another vocabulary.
     `as_text`: the recorded ids are of no use to the probed model, so the text is encoded."""
 
-    store: Store
+    store: TraceSource
     engine: Engine
     probe_set: ProbeSet
     on_tokens: Callable[[int], None]
@@ -224,24 +225,28 @@ async def aprobe(
                 prober = replace(prober, probe_set=replace(probe_set, where="anywhere"))
             name = store.add_probe_set(prober.probe_set, request.name)
             progress.begin_set(name)
-            await _probe_all(prober, name, sessions, progress)
+            await _probe_all(store, prober, name, sessions, progress)
         finally:
             if generator:
                 await generator.aclose()
     return name
 
 
-async def _probe_all(prober: Prober, name: str, sessions: int, progress: Progress) -> None:
-    store = prober.store
-    traces, probed = store.made(), store.probed(name)
+async def _probe_all(store: Store, prober: Prober, name: str, sessions: int, progress: Progress) -> None:
+    traces, probed, engine = store.made(), store.probed(name), prober.engine
     missing = [key for key in traces if key not in probed]
 
     def keep(key: Key, decision: Decision) -> None:
         progress.add_probes(decision.probes)
         store.add_probing(key, name, decision.probes, decision.final)
 
+    async def remote(key: Key) -> Decision:
+        return await cast(ClusterEngine, engine).probing(store, key, prober.probe_set, prober.as_text, progress.add_tokens)
+
+    progress.follow(engine)
+    make = remote if isinstance(engine, ClusterEngine) else prober.probe
     with progress.showing("Probing", len(traces), len(probed)):
-        await Jobs(store, probing_stage(name), progress, sessions).run(missing, prober.probe, keep)
+        await Jobs(store, probing_stage(name), progress, sessions).run(missing, make, keep)
 
 
 def check_probeable(store: Store) -> None:
@@ -270,8 +275,9 @@ async def _generator(store: Store, engine: Engine, open_generator: OpenModel | N
         return None, False
     if config.model == IMPORTED:  # without text, the ids must be those of the model that the user named
         return None, bool(trace.text)
-    if open_generator is None:
-        raise UsageError(f"{engine.info.name} has another vocabulary than {config.model}.", "Open that model too.")
+    if open_generator is None or isinstance(engine, ClusterEngine):
+        hint = "Open that model too." if open_generator is None else "Probe without --ray."
+        raise UsageError(f"{engine.info.name} has another vocabulary than {config.model}.", hint)
     try:
         generator = open_generator(config.model)
         await generator.engine.connect()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Literal
+from typing import Any, Literal
 
 from cgr.certainty import DEFAULT as AGGREGATE
 from cgr.certainty import check as check_aggregate
@@ -70,7 +70,7 @@ class RunConfig(Record):
 
     `interval`: the default interval of its probes; 0 if unknown. `probe`: whether it was probed while it was generated.
     `written_tokens`: the most tokens that the model may write after a natural end. `rule`: `fixed-budget`, or the rule that
-    forced the thinking to continue to the budget.
+    forced the thinking to continue to the budget. `shard`: the part of a larger run that this is, such as `3/16`.
     """
 
     model: str = IMPORTED
@@ -87,6 +87,12 @@ class RunConfig(Record):
     logprobs: bool = False
     probe: bool = False
     rule: str = NATURAL
+    shard: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields. Without a shard there is no such field, so that older versions can read the run."""
+        found = asdict(self)
+        return found if self.shard else {name: value for name, value in found.items() if name != "shard"}
 
     def prompt(self, question: str) -> str:
         """The text of the prompt for a question; with the default instruction if that of the run is unknown."""
@@ -197,7 +203,7 @@ def same_model(a: RunConfig | ProbeSet | ModelInfo, b: RunConfig | ProbeSet | Mo
 
 def differences(stored: RunConfig | ProbeSet, wanted: RunConfig | ProbeSet) -> list[str]:
     """A phrase for each difference between the stored configuration and this one."""
-    there, here = ({**one.to_dict(), **one.asking.to_dict()} for one in (stored, wanted))
+    there, here = ({**asdict(one), **one.asking.to_dict()} for one in (stored, wanted))
     names = [name for name in there if there[name] != here[name] and name not in ("model", "fingerprint", "asking")]
     if not same_model(stored, wanted):
         names = ["model", *names]

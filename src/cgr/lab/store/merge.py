@@ -1,9 +1,11 @@
-"""Joins runs of the same configuration, made by several processes or machines, into a new run."""
+"""Joins runs of the same configuration, made by several processes or machines, into a new run; and takes one shard of a
+run."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,20 +15,24 @@ from cgr.lab.store import Key, OtherConfiguration, Store, codec
 from cgr.lab.store.config import ProbeSet, RunConfig, differences, refuse_differences
 from cgr.lab.store.recorded import RecordedTrace, is_shadow
 from cgr.lab.store.schema import FILE, folder_of
+from cgr.lab.store.shard import Shard, missing_shards
 from cgr.records import Probe, Question, Record
 
 SAME_RUN = "Runs can be joined if model, prompt, budget and sampling are the same."
+MAX_NAMED = 20  # missing shards in one note
 
 
 @dataclass(frozen=True, slots=True)
 class MergeCounts(Record):
-    """What the new run holds. `repeated`: traces that more than one of the joined runs had."""
+    """What the new run holds. `repeated`: traces that more than one of the joined runs had. `notes`: what is missing in it,
+    if shards were joined."""
 
     runs: int
     questions: int
     traces: int
     repeated: int
     probe_sets: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def merge(folders: Sequence[Path], out: Path) -> MergeCounts:
@@ -37,14 +43,31 @@ def merge(folders: Sequence[Path], out: Path) -> MergeCounts:
     _check_paths(folders, out)
     with ExitStack() as opened:
         stores = [opened.enter_context(Store.open(folder)) for folder in folders]
-        config, questions = _one_config(stores), _all_questions(stores)
+        shards, questions = _shards(stores), _all_questions(stores)
+        config = _one_config(stores, shards)
         with Store.create(out, config) as target, target.at_once():
             target.add_questions(questions.values())
             merger = Merger(target)
             for store in stores:
                 merger.add(store)
-            sets = tuple(target.probe_sets())
-            return MergeCounts(len(stores), len(target.questions()), len(target.made()), merger.repeated, sets)
+            notes = () if config.shard else _missing(target, shards)
+            counts = (len(stores), len(target.questions()), len(target.made()), merger.repeated)
+            return MergeCounts(*counts, tuple(target.probe_sets()), notes)
+
+
+def take_shard(folder: Path, shard: Shard, out: Path) -> None:
+    """Copy the traces of this shard, with their probes, from a whole run into a run of their own. A run that is there is
+    completed. The whole run is only read, so many processes can do this at once."""
+    if folder_of(out).resolve() == folder_of(folder).resolve():
+        raise UsageError(f"{out} is the whole run.", "Choose another --out.")
+    with Store.open(folder) as store:
+        if store.config.shard:
+            raise OtherConfiguration(
+                f"The run in {folder} is shard {store.config.shard}, not a whole run.", "Leave out --out, or --shard."
+            )
+        with Store.create(out, replace(store.config, shard=str(shard))) as target, target.at_once():
+            target.add_questions(store.questions())
+            Merger(target).add(store, lambda key: shard.holds(*key))
 
 
 class Merger:
@@ -52,21 +75,23 @@ class Merger:
 
     def __init__(self, target: Store) -> None:
         self.target, self.repeated = target, 0
-        self._from: dict[Key, Path] = {}
+        self._from: dict[Key, Path] = dict.fromkeys(target.made(), target.folder)
         self._seeds: dict[str, list[int]] = {}
+        for question, seed in self._from:
+            self._seeds.setdefault(question, []).append(seed)
 
-    def add(self, store: Store) -> None:
-        """Add the traces of one run, and the probes of each of its sets."""
+    def add(self, store: Store, wanted: Callable[[Key], bool] = lambda key: True) -> None:
+        """Add the traces of one run, and the probes of each of its sets; only the wanted ones."""
         names = {name: self._set_name(name, spec) for name, spec in store.probe_sets().items()}
         probed = {name: store.probed(name) for name in names}
         places: dict[Key, Key] = {}
         taken: set[Key] = set()  # by this run: its own traces are different ones, even if they are equal
-        for key in store.made():
+        for key in filter(wanted, store.made()):
             places[key] = self._add_trace(store, key, taken)
             taken.add(places[key])
         for name, there in names.items():
             own = self.target.probed(there)
-            for trace in _recorded(store, name, probed[name]):
+            for trace in _recorded(store, name, frozenset(filter(wanted, probed[name]))):
                 seed = places[trace.question_id, trace.seed][1]
                 self._add_probing(store, replace(trace, seed=seed), there, own)
 
@@ -145,14 +170,61 @@ def _check_paths(folders: Sequence[Path], out: Path) -> None:
                 raise UsageError(f"There is already a run in {out}.", "Choose another --out.")
 
 
-def _one_config(stores: Sequence[Store]) -> RunConfig:
-    """The configuration of all runs; only where the questions come from may differ."""
+def _one_config(stores: Sequence[Store], shards: Sequence[Shard]) -> RunConfig:
+    """The configuration of all runs; only the shard, and where the questions come from, may differ."""
     first, *others = stores
     for store in others:
-        same_source = replace(store.config, source=first.config.source)
-        refuse_differences(f"The run in {first.folder}", first.config, same_source, f"{SAME_RUN} Leave {store.folder} out.")
+        same = replace(store.config, source=first.config.source, shard=first.config.shard)
+        refuse_differences(f"The run in {first.folder}", first.config, same, f"{SAME_RUN} Leave {store.folder} out.")
     sources = ", ".join(dict.fromkeys(store.config.source for store in stores if store.config.source))
-    return replace(first.config, source=sources)
+    one_shard = len(shards) == len(stores) and len(set(shards)) == 1  # a copy of it
+    return replace(first.config, source=sources, shard=str(shards[0]) if one_shard else "")
+
+
+def _shards(stores: Sequence[Store]) -> list[Shard]:
+    """The shards among the runs. Parts of different divisions are refused, and so is a trace in a shard that is not its
+    own."""
+    found: list[Shard] = []
+    for store in stores:
+        if not store.config.shard:
+            continue
+        shard = Shard.parse(store.config.shard)
+        if found and shard.count != found[0].count:
+            raise OtherConfiguration(
+                f"The run in {store.folder} is shard {shard}, but another is shard {found[0]}.",
+                "Join the shards of one division.",
+            )
+        if foreign := next((key for key in store.made() if not shard.holds(*key)), None):
+            raise OtherConfiguration(
+                f"Question {foreign[0]!r}, seed {foreign[1]}, in {store.folder} is not of shard {shard}.",
+                "Make this shard again, with `cgr generate --shard`.",
+            )
+        found.append(shard)
+    return found
+
+
+def _missing(target: Store, shards: Sequence[Shard]) -> tuple[str, ...]:
+    """A note for each shard that was not joined, for traces that no run had, and for traces without probes in a set that
+    others have; none if no shard was joined."""
+    if not shards:
+        return ()
+    count, made = shards[0].count, set(target.made())
+    absent = missing_shards({*shards, *(Shard.of(*key, count) for key in made)}, count)
+    names = ", ".join(map(str, absent[:MAX_NAMED])) + (" and more" if len(absent) > MAX_NAMED else "")
+    notes = [f"{'Shard' if len(absent) == 1 else 'Shards'} {names} {_is(absent)} missing."] if absent else []
+    seeds = {seed for _, seed in made}
+    wanted = {(question.id, seed) for question in target.questions() for seed in seeds}
+    lost = Counter(Shard.of(*key, count) for key in wanted - made)
+    incomplete = sorted(lost.keys() - set(absent))
+    notes += [f"Shard {one} is not complete; missing traces: {lost[one]}." for one in incomplete]
+    for name in target.probe_sets():
+        if unprobed := made - target.probed(name):
+            notes.append(f"{len(unprobed)} of {len(made)} traces {_is(unprobed)} not probed in the set {name!r}.")
+    return tuple(notes)
+
+
+def _is(things: Collection[object]) -> str:
+    return "is" if len(things) == 1 else "are"
 
 
 def _all_questions(stores: Sequence[Store]) -> Mapping[str, Question]:

@@ -6,7 +6,9 @@ The store returns it, imports create it, scores read it, and `cgr export` writes
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
+from cgr.lab.store.config import RunConfig
 from cgr.records import AnswerFormat, Ended, Probe, Record
 
 SHADOW = "cgr serve --shadow"  # the source of a run that was recorded from requests, without their texts
@@ -61,3 +63,19 @@ class RunInfo(Record):
     temperature: float | None = None
     prefix: str | None = ""
     source: str = ""
+
+
+class TraceSource(Protocol):
+    """What probing reads of a run: a `Store`, or one trace that was sent to another process."""
+
+    @property
+    def config(self) -> RunConfig: ...
+
+    def trace(self, key: tuple[str, int]) -> RecordedTrace:
+        """One trace with all its fields, without probes."""
+
+    def prompt_ids(self, key: tuple[str, int]) -> tuple[int, ...]:
+        """The token ids of its prompt."""
+
+    def made(self) -> tuple[tuple[str, int], ...]:
+        """The question and seed of every trace, in order."""
