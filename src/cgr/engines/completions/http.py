@@ -21,11 +21,12 @@ import aiohttp
 from cgr.engines.completions.json_codec import dumps, loads
 from cgr.engines.completions.policy import RetryPolicy
 from cgr.engines.completions.silence import NOT_WAITING, Silence
-from cgr.errors import CgrError, DoesNotFit, EngineError, UsageError
+from cgr.errors import CgrError, DoesNotFit, EngineError, Refused, UsageError
 
 TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
 ABSENT = {404, 405, 501}
 WRONG_KEY = {401, 403}
+WRONG_REQUEST = {400, 422}
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 CONTEXT_ERRORS = {"exceed_context_size_error", "context_length_exceeded"}  # llama.cpp's error type, OpenAI's error code
 RequestKind = Literal["think", "probe", "answer", "other"]
@@ -279,7 +280,8 @@ def refusal(data: dict[str, Any], status: int, wait: float | None = None) -> Fau
         return DoesNotFit(f"The server ran out of context: {message}.", "Lower --budget, or shorten the question.")
     if status in TEMPORARY:
         return Fault(f"it answered {status}: {message}", wait)
-    return EngineError(f"The server refused: {message}.", "Check the model and the options.")
+    kind = Refused if status in WRONG_REQUEST else EngineError
+    return kind(f"The server refused: {message}.", "Check the model and the options.")
 
 
 def _shortened(text: str) -> str:
