@@ -7,7 +7,7 @@ tries again; anything else is an error at once.
 from __future__ import annotations
 
 import asyncio
-import email.utils
+import json
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -18,10 +18,14 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from cgr.engines.completions.json_codec import dumps, loads
-from cgr.engines.completions.policy import RetryPolicy
-from cgr.engines.completions.silence import NOT_WAITING, Silence
+from cgr.engines.completions.policy import RetryPolicy, retry_after
+from cgr.engines.completions.silence import NOT_WAITING, watched
 from cgr.errors import CgrError, DoesNotFit, EngineError, Refused, UsageError
+
+try:
+    import orjson  # faster; part of the extra `server`
+except ImportError:  # pragma: no cover - the core installs without it
+    orjson = None  # type: ignore[assignment]
 
 TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
 ABSENT = {404, 405, 501}
@@ -119,7 +123,7 @@ class Server:
 
     async def _events(self, response: aiohttp.ClientResponse) -> AsyncGenerator[dict[str, Any], None]:
         rest, read = b"", response.content.readany
-        with closing(self._watched(response)) as silence:
+        with closing(watched(response, self.policy.first, self.policy.stall)) as silence:
             while chunk := await read():
                 silence.since = NOT_WAITING
                 *lines, rest = (rest + chunk).split(b"\n")
@@ -130,12 +134,6 @@ class Server:
                         silence.begun = True
                         yield event
                 silence.since = time.monotonic()
-
-    def _watched(self, response: aiohttp.ClientResponse) -> Silence:
-        """The clock of a stream, in place of aiohttp's, which sets a timer for each piece."""
-        if response.connection and response.connection.protocol:
-            response.connection.protocol.read_timeout = None
-        return Silence(response.content.set_exception, self.policy.first, self.policy.stall)
 
     @asynccontextmanager
     async def _request(
@@ -273,7 +271,7 @@ def refusal(data: dict[str, Any], status: int, wait: float | None = None) -> Fau
     """The exception for an error that a server reported: a `Fault` if it may pass."""
     detail = data.get("error", data)
     fields = detail if isinstance(detail, dict) else {"message": detail}
-    message = _shortened(str(fields.get("message", detail))).rstrip(".")
+    message = str(fields.get("message", detail))[:MAX_MESSAGE].rstrip(".")
     if status in WRONG_KEY:
         return WrongKey(f"The server refused the API key: {message}.", "Set CGR_API_KEY to a key that it accepts.")
     if CONTEXT_ERRORS & {fields.get("type"), fields.get("code")}:
@@ -284,16 +282,17 @@ def refusal(data: dict[str, Any], status: int, wait: float | None = None) -> Fau
     return kind(f"The server refused: {message}.", "Check the model and the options.")
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}..."
+def dumps(value: Any) -> bytes:
+    """The JSON of a value."""
+    if orjson:
+        with suppress(TypeError):  # what only Python writes: numbers beyond 64 bits, halves of surrogate pairs
+            return orjson.dumps(value)
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
-def retry_after(headers: Any) -> float | None:
-    """Seconds to wait according to the Retry-After header, which holds a number or a date."""
-    value = headers.get("Retry-After", "")
-    if value.replace(".", "", 1).isdigit():
-        return float(value)
+def loads(data: bytes) -> Any:
+    """The value of a JSON document; `ValueError` if it is none."""
     try:
-        return max(email.utils.parsedate_to_datetime(value).timestamp() - time.time(), 0.0) if value else None
-    except ValueError:
-        return None
+        return (orjson or json).loads(data)
+    except ValueError:  # Python also reads NaN and halves of surrogate pairs
+        return json.loads(data)
