@@ -82,6 +82,10 @@ class EngineError(CgrError):
     """The engine failed while it was used."""
 
 
+class Refused(EngineError):
+    """A server says that a request is wrong: trying again would not help."""
+
+
 class MissingCapability(EngineError):
     """A rule needs something that this engine does not have."""
 

@@ -156,6 +156,14 @@ def test_wrong_completions(own: Served, fields: dict[str, Any], param: str) -> N
     assert reply.json()["error"]["param"] == param
 
 
+def test_an_id_that_is_no_token(own: Served) -> None:
+    reply = own.post("/v1/completions", prompt=[38976], max_tokens=4)
+    assert reply.status_code == 400
+    assert "invalid tokens" in reply.json()["error"]["message"]
+    refused = own.post("/v1/completions", prompt=[38976], max_tokens=4, stream=True)
+    assert refused.status_code == 400
+
+
 def test_nothing_was_an_error_of_the_server(own: Served) -> None:
     """After all of the above."""
     for code in ("500", "502", "503"):

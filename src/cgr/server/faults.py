@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from cgr.errors import Busy, CgrError, DoesNotFit, EngineError, MissingCapability, UsageError
+from cgr.errors import Busy, CgrError, DoesNotFit, EngineError, MissingCapability, Refused, UsageError
 
 KINDS = {401: "authentication_error", 404: "not_found_error", 408: "timeout_error", 429: "rate_limit_error"}
 MESSAGES_PATH = "/v1/messages"
@@ -63,6 +63,8 @@ def api_error(error: Exception, *, gateway: bool) -> ApiError:
             return ApiError(429, sentence(error), code="queue_full", wait=1.0)
         case DoesNotFit():
             return ApiError(400, sentence(error), "max_tokens", "context_length_exceeded")
+        case Refused():  # an id that is no token, say
+            return ApiError(400, error.message, code="invalid_value")
         case MissingCapability():
             return ApiError(400, sentence(error), code="unsupported_parameter")
         case UsageError() if type(error).__name__ != "WrongKey":

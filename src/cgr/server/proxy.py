@@ -18,7 +18,7 @@ from cgr.engines.base import Engine
 from cgr.engines.completions.client import Pool
 from cgr.engines.completions.engine import CompletionsEngine
 from cgr.engines.completions.http import LOOPBACK, WRONG_KEY, Fault, Server
-from cgr.engines.completions.silence import NOT_WAITING, Silence
+from cgr.engines.completions.silence import NOT_WAITING, watched
 from cgr.engines.forwarding import ForwardingEngine
 from cgr.server.exchange import EventWriter, Exchange
 from cgr.server.faults import MESSAGES_PATH, ApiError, messages_error
@@ -143,7 +143,7 @@ class Proxy:
     ) -> None:
         writer, path = EventWriter(exchange, self._ping, self._patience), exchange.scope["path"]
         longest = self.pool.policy.first  # with pings, a client would wait for a dead upstream for ever
-        silence = Silence(response.content.set_exception, longest, longest)
+        silence = watched(response, longest, longest)
         try:
             async for lines in _lines(response.content):
                 silence.since = NOT_WAITING

@@ -36,5 +36,6 @@ async def test_a_busy_reader_is_not_silence() -> None:
 
 
 async def test_without_limits_there_is_no_timer() -> None:
-    silence = Silence([].append, None, None)
+    ended: list[BaseException] = []
+    silence = Silence(ended.append, None, None)
     assert silence._timer is None

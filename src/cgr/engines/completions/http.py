@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from cgr.engines.completions.policy import RetryPolicy, retry_after
-from cgr.engines.completions.silence import NOT_WAITING, Silence
-from cgr.errors import CgrError, DoesNotFit, EngineError, UsageError
+from cgr.engines.completions.silence import NOT_WAITING, watched
+from cgr.errors import CgrError, DoesNotFit, EngineError, Refused, UsageError
 
 try:
     import orjson  # faster; part of the extra `server`
@@ -30,6 +30,7 @@ except ImportError:  # pragma: no cover - the core installs without it
 TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
 ABSENT = {404, 405, 501}
 WRONG_KEY = {401, 403}
+WRONG_REQUEST = {400, 422}
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 CONTEXT_ERRORS = {"exceed_context_size_error", "context_length_exceeded"}  # llama.cpp's error type, OpenAI's error code
 RequestKind = Literal["think", "probe", "answer", "other"]
@@ -122,7 +123,7 @@ class Server:
 
     async def _events(self, response: aiohttp.ClientResponse) -> AsyncGenerator[dict[str, Any], None]:
         rest, read = b"", response.content.readany
-        with closing(self._watched(response)) as silence:
+        with closing(watched(response, self.policy.first, self.policy.stall)) as silence:
             while chunk := await read():
                 silence.since = NOT_WAITING
                 *lines, rest = (rest + chunk).split(b"\n")
@@ -133,12 +134,6 @@ class Server:
                         silence.begun = True
                         yield event
                 silence.since = time.monotonic()
-
-    def _watched(self, response: aiohttp.ClientResponse) -> Silence:
-        """The clock of a stream, in place of aiohttp's, which sets a timer for each piece."""
-        if response.connection and response.connection.protocol:
-            response.connection.protocol.read_timeout = None
-        return Silence(response.content.set_exception, self.policy.first, self.policy.stall)
 
     @asynccontextmanager
     async def _request(
@@ -283,7 +278,8 @@ def refusal(data: dict[str, Any], status: int, wait: float | None = None) -> Fau
         return DoesNotFit(f"The server ran out of context: {message}.", "Lower --budget, or shorten the question.")
     if status in TEMPORARY:
         return Fault(f"it answered {status}: {message}", wait)
-    return EngineError(f"The server refused: {message}.", "Check the model and the options.")
+    kind = Refused if status in WRONG_REQUEST else EngineError
+    return kind(f"The server refused: {message}.", "Check the model and the options.")
 
 
 def dumps(value: Any) -> bytes:

@@ -8,6 +8,8 @@ import math
 import time
 from collections.abc import Callable
 
+import aiohttp
+
 NOT_WAITING = math.inf
 
 
@@ -39,3 +41,10 @@ class Silence:
         left = [one - silent for one in (self._first, self._later) if one is not None and one > silent]
         if left:
             self._timer = asyncio.get_running_loop().call_later(min(left), self._watch)
+
+
+def watched(response: aiohttp.ClientResponse, first: float | None, later: float | None) -> Silence:
+    """The clock of a streamed reply, in place of aiohttp's, which sets a timer for each piece."""
+    if response.connection and response.connection.protocol:
+        response.connection.protocol.read_timeout = None
+    return Silence(response.content.set_exception, first, later)
