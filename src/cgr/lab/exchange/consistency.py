@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from cgr.certainty import OPTIONS
 from cgr.errors import UsageError
-from cgr.lab.exchange.line import UNKNOWN_ASKING, TraceLine
+from cgr.lab.exchange.blocks import UNKNOWN_ASKING
+from cgr.lab.exchange.line import TraceLine
 from cgr.lab.grading import clean_gold
 from cgr.lab.store import Key
 from cgr.lab.store.config import ProbeSet, RunConfig

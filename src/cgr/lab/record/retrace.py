@@ -242,7 +242,10 @@ def interval_cuts(trace: RecordedTrace, interval: int) -> tuple[int, ...]:
 
     A cut inside an appended text moves to its end.
     """
-    cuts = set(range(interval, trace.thinking_tokens + 1, interval)) | {at for at, _ in trace.forced}
+    ends = {at for at, _ in trace.forced}
+    if ends and trace.ended == "end_of_thinking":  # it was forced a limited number of times
+        ends.add(trace.thinking_tokens)
+    cuts = set(range(interval, trace.thinking_tokens + 1, interval)) | ends
     for at, count in trace.forced:
         inside = cuts & set(range(at + 1, at + count))
         cuts = cuts - inside | ({at + count} if inside else set())

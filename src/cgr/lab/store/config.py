@@ -12,8 +12,9 @@ from cgr.certainty import check as check_aggregate
 from cgr.engines.base import ModelInfo, Sampling
 from cgr.errors import UnknownName, UsageError
 from cgr.probing import INTEGER_TOKENS, MAX_TOKENS, PREFIX, READS, CloseThink, ProbeSpec, Reads, option_letters
-from cgr.records import AnswerFormat, Record
-from cgr.rules import Rule, Seen, known_rules, make_rule
+from cgr.prompts import Example
+from cgr.records import AnswerFormat, Conversation, Record
+from cgr.rules import WAIT, Rule, Seen, known_rules, make_rule
 from cgr.rules.base import check_at_least_one, rule_class
 from cgr.settings import INSTRUCTION, Settings, default_interval
 
@@ -70,7 +71,7 @@ class RunConfig(Record):
 
     `interval`: the default interval of its probes; 0 if unknown. `probe`: whether it was probed while it was generated.
     `written_tokens`: the most tokens that the model may write after a natural end. `rule`: `fixed-budget`, or the rule that
-    forced the thinking to continue to the budget.
+    forced the thinking to continue, with its text and how often at most. `system`, `examples`: before each question.
     """
 
     model: str = IMPORTED
@@ -87,10 +88,15 @@ class RunConfig(Record):
     logprobs: bool = False
     probe: bool = False
     rule: str = NATURAL
+    system: str = ""
+    examples: tuple[Example, ...] = ()
+    forced_text: str = WAIT
+    forced_at_most: int | None = None
 
-    def prompt(self, question: str) -> str:
-        """The text of the prompt for a question; with the default instruction if that of the run is unknown."""
-        return Settings(instruction=INSTRUCTION if self.instruction is None else self.instruction).prompt(question)
+    def prompt(self, question: str) -> Conversation:
+        """The prompt for a question; with the default instruction if that of the run is unknown."""
+        instruction = INSTRUCTION if self.instruction is None else self.instruction
+        return Settings(instruction=instruction, system=self.system, examples=self.examples).prompt(question)
 
     def sampling(self, seed: int) -> Sampling:
         """How the thinking is sampled under this seed."""
@@ -205,6 +211,8 @@ def differences(stored: RunConfig | ProbeSet, wanted: RunConfig | ProbeSet) -> l
 
 
 def _difference(name: str, there: object, here: object) -> str:
+    if name == "examples":
+        return "the worked examples are others"
     if there == here:  # a model with the same name
         return f"the weights of {here!r} have changed"
     return f"{name.replace('_', ' ')} is {there!r} there and {here!r} here"
