@@ -11,13 +11,16 @@ import pytest
 
 from cgr.errors import UsageError
 from cgr.lab.compare import compare_run
+from cgr.lab.decide.run import Run
 from cgr.lab.exchange import export_run, import_run
 from cgr.lab.exchange.gzipped import MIN_LIMIT
+from cgr.lab.record.generate import agenerate
 from cgr.lab.report import load
 from cgr.lab.store import Store
 from tests.lab.exchange.test_exchange import SIX, written
+from tests.lab.record.test_generate import ASKED, plan
 from tests.lab.store.test_store import CONFIG, QUESTIONS, SET, trace
-from tests.support import command
+from tests.support import command, scripted
 
 SECRET = "a text of somebody else"
 
@@ -30,8 +33,8 @@ def run(tmp_path: Path) -> Path:
         store.add_probe_set(SET, "default")
         for number, question in enumerate(QUESTIONS):
             made = trace(question.id, number, gold=question.gold, format=question.format)
-            texts = {"question": SECRET, "text": SECRET, "written": SECRET}
-            store.add_trace(replace(made, **texts), prompt_ids=(1, 2), probe_set="default")
+            made = replace(made, question=SECRET, text=SECRET, written=SECRET)
+            store.add_trace(made, prompt_ids=(1, 2), probe_set="default")
     return tmp_path / "run"
 
 
@@ -44,6 +47,21 @@ def test_a_compressed_export_is_the_same_run(run: Path, tmp_path: Path) -> None:
     import_run(tmp_path / "a.jsonl.gz", tmp_path / "again")
     export_run(tmp_path / "again", tmp_path / "again.jsonl")
     assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "a.jsonl").read_bytes()
+
+
+async def test_a_forced_run_comes_back(tmp_path: Path) -> None:
+    """At 4 there is an appended text: the probe is at its end."""
+    wanted = plan(ASKED[:1], budget=20, interval=4, rule="budget-forcing", probe=True)
+    await agenerate(tmp_path / "run", wanted, scripted("a b c </think> d e f g </think> h i j k l m n o p q r s t"))
+    export_run(tmp_path / "run", tmp_path / "a.jsonl.gz", text=False)
+    import_run(tmp_path / "a.jsonl.gz", tmp_path / "again")
+    (made,), (again,) = (Run.open(tmp_path / name).traces() for name in ("run", "again"))
+    assert [probe.at for probe in made.probes] == [3, 5, 8, 9, 12, 16]
+    assert (again.probes, again.forced) == (made.probes, made.forced)
+    lines = gzip.decompress((tmp_path / "a.jsonl.gz").read_bytes()).replace(b'"at":5,', b'"at":6,')
+    (tmp_path / "b.jsonl").write_bytes(lines)
+    with pytest.raises(UsageError, match="line 1 has no probe at 5"):
+        import_run(tmp_path / "b.jsonl", tmp_path / "b")
 
 
 def test_without_text_everything_else_is_there(run: Path, tmp_path: Path) -> None:

@@ -246,10 +246,7 @@ def interval_cuts(trace: RecordedTrace, interval: int) -> tuple[int, ...]:
     if ends and trace.ended == "end_of_thinking":  # it was forced a limited number of times
         ends.add(trace.thinking_tokens)
     cuts = set(range(interval, trace.thinking_tokens + 1, interval)) | ends
-    for at, count in trace.forced:
-        inside = cuts & set(range(at + 1, at + count))
-        cuts = cuts - inside | ({at + count} if inside else set())
-    return tuple(sorted(cuts - {0}))
+    return tuple(sorted(set(map(trace.cut, cuts)) - {0}))
 
 
 async def piecewise(trace: RecordedTrace, cuts: Ids, generator: Engine, engine: Engine) -> Reading:
