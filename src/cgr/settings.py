@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, TypedDict, overload
+from typing import Any, TypedDict
 
 from cgr import calibration as promises
 from cgr.calibration import Calibration
@@ -16,6 +16,7 @@ from cgr.certainty import OPTIONS
 from cgr.engines.base import Capabilities, ModelInfo, Sampling
 from cgr.errors import DoesNotFit, UnknownName, UsageError
 from cgr.probing import MAX_TOKENS, PREFIX, CloseThink, ProbeSpec, option_letters
+from cgr.prompts import Examples, conversation, examples_of, instructed
 from cgr.reason import Abstention, AtEnd
 from cgr.records import Conversation, Message, Question, check_text, check_types, messages_of, option
 from cgr.rules import Rule, make_rule
@@ -46,6 +47,8 @@ class SolveOptions(TypedDict, total=False):
     overlap: bool | None
     full: bool
     instruction: str
+    system: str
+    examples: Examples
     parameters: Mapping[str, Any]
     calibration: Calibration | str | Path | None
 
@@ -76,6 +79,10 @@ class Settings:
     overlap: bool | None = option(None, "Continue thinking while a probe is running.  [default: only on servers]")
     full: bool = option(False, "Decode every answer to its end, even if its first tokens are not certain.")
     instruction: str = option(INSTRUCTION, f"Text after each question.  [default: '{INSTRUCTION}']")
+    system: str = option("", "A system message before each question.")
+    examples: Examples = option(
+        (), "Worked examples before each question: .toml, .json or .jsonl; may be repeated.", "FILE", each="example"
+    )
     parameters: Mapping[str, Any] = field(default_factory=dict)
     calibration: Calibration | str | Path | None = option(
         None, "A file of `cgr calibrate`: its rule and threshold, for its model, prompt and interval.", "FILE"
@@ -85,6 +92,7 @@ class Settings:
         check_types(self)
         if not isinstance(self.parameters, Mapping):
             raise UsageError(f"parameters must be a mapping, not {self.parameters!r:.60}.", "Use {'name': value}.")
+        object.__setattr__(self, "examples", examples_of(self.examples))
         if self.calibration is not None:
             self._calibrate()
         if self.threshold is not None:
@@ -171,22 +179,23 @@ class Settings:
     def sampling(self) -> Sampling:
         return Sampling(self.temperature, self.top_p, self.seed)
 
-    @overload
-    def prompt(self, question: str) -> str: ...
-
-    @overload
-    def prompt(self, question: Conversation) -> Conversation: ...
-
     def prompt(self, question: Conversation) -> Conversation:
-        """The question, or the last message of a conversation, followed by the instruction."""
-        *before, last = messages_of(question) or (Message("user", ""),)
+        """The question, or the last message of a conversation, followed by the instruction; before it the system message
+        and the worked examples, unless the conversation has a system message of its own."""
+        last = (messages_of(question) or (Message("user", ""),))[-1]
         check_text(last.content, "question")
         if not last.content.strip():
             raise UsageError("The question is empty.", 'Ask something: cgr solve "Start with x=864. ..."')
         if last.role != "user":
             raise UsageError(f"The last message is from the {last.role}.", "End the conversation with a user's message.")
-        text = f"{last.content.strip()}\n{self.instruction}" if self.instruction else last.content.strip()
-        return text if isinstance(question, str) else (*before, Message("user", text))
+        if isinstance(question, str) and not (self.system or self.examples):
+            return instructed(question, self.instruction)
+        examples = examples_of(self.examples)
+        return conversation(question, system=self.system, examples=examples, instruction=self.instruction)
+
+    def turns(self, question: Conversation) -> tuple[Message, ...]:
+        """The messages of the prompt without the instruction."""
+        return conversation(question, system=self.system, examples=examples_of(self.examples))
 
     def _rule(self, interval: int) -> Rule:
         """The rule with those settings that are parameters of it; without a threshold the rule uses its own."""

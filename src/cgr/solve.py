@@ -18,6 +18,7 @@ from cgr.engines.base import Engine, ModelInfo, keyed_seed
 from cgr.engines.open import EMBEDDED, ModelKeywords, ModelOptions, find_model
 from cgr.errors import EngineError, UsageError
 from cgr.model.problems import FORM
+from cgr.prompts import prompt_text
 from cgr.records import Conversation, Probe, Record, StopCause, messages_of
 from cgr.settings import PROMPT_ROOM, Resolved, Settings, SolveOptions
 
@@ -122,7 +123,7 @@ class Model:
         settings, prompt = resolved.settings, resolved.settings.prompt(question)
         spec, overlap = settings.spec(messages_of(question)[-1].content), self._overlap(settings)
         room = resolved.budget + await answer_room(self.engine, spec, resolved.rule.probe_style.over(spec))
-        seed = keyed_seed(settings.seed, "\n".join(message.content for message in messages_of(prompt)))
+        seed = keyed_seed(settings.seed, prompt_text(prompt))
         sampling = replace(resolved.sampling(), seed=seed, limit=resolved.budget)
         session = await self.engine.open(prompt, sampling, room=room, overlap=overlap, wait=wait)
         on_event, ready = (stream.put, stream.room) if stream else (None, None)
@@ -155,7 +156,7 @@ class Model:
             forced=decision.forced,
             eos=decision.eos,
             probe_model=prober.info.name if prober else None,
-            in_domain=in_domain(question, self.engine.info),
+            in_domain=in_domain(resolved.settings.turns(question), self.engine.info),
             raw_certainty=decision.raw_certainty,
         )
 

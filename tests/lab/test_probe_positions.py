@@ -21,7 +21,8 @@ from cgr.lab.exchange import import_run
 from cgr.lab.report import reported
 from cgr.lab.report.result import Report
 from cgr.lab.store import Store
-from cgr.lab.store.config import Asking, ProbeRequest, ProbeSet, RunConfig, requests_for, requests_of
+from cgr.lab.store.config import Asking, ProbeRequest, ProbeSet, RunConfig
+from cgr.lab.store.needed_probes import requests_for, requests_of
 from cgr.rules import Adaptive, Calibrated, Cgr, Deer, known_rules
 from tests.lab.runs import probe
 

@@ -154,6 +154,16 @@ ALGORITHM_3 = (
         forced=1,
     ),
     Row("Wait never exceeds B", FORCED, "a b c </think> d", 4, "t4 p3 a1 p4", "budget", 4, forced=1),
+    Row(
+        "at most once: the second </think> ends it",
+        CgrForced(threshold=0.9, interval=4, at_most=1),
+        "a </think> b </think> c",
+        8,
+        "t4 p1 a2 t1 p4 t4 P4",
+        "end_of_thinking",
+        4,
+        forced=1,
+    ),
     Row("no probe at B after Wait", FORCED, "a b c d e f </think> g", 8, "t4 p4 t4 p6 a2 p8", "budget", 8, forced=1),
     Row(
         "each </think> is probed",

@@ -13,7 +13,7 @@ from cgr.lab.decide.run import Run
 from cgr.lab.record.generate import agenerate
 from cgr.lab.record.probe import aprobe
 from cgr.lab.store import Store
-from cgr.lab.store.config import requests_for
+from cgr.lab.store.needed_probes import requests_for
 from cgr.records import Question
 from cgr.rules import make_rule
 from tests.lab.record.test_generate import plan

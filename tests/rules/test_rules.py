@@ -134,9 +134,17 @@ def test_rules_look_only_at_what_was_seen() -> None:
     assert FORCED.on_end(Seen(4, (sure,))) == STOP
     assert BudgetForcing(at_most=2).on_end(Seen(4, forced=1)) == KeepThinking("\nWait")
     assert BudgetForcing(at_most=2).on_end(Seen(4, forced=2)) == GO_ON
+    assert BudgetForcing(text="\nHm").on_end(Seen(4)) == KeepThinking("\nHm")
 
 
-UNLIMITED = {"prefix", "rising", "answered", "left", "hopeless"}  # texts, flags, and weights with checks of their own
+UNLIMITED = {
+    "prefix",
+    "text",
+    "rising",
+    "answered",
+    "left",
+    "hopeless",
+}  # texts, flags, and weights with checks of their own
 BAD_VALUES = [
     ("adaptive", "near", 1.5),
     ("adaptive", "rare", 0),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cgr import Model
-from tests.server.support import Served, chunks, joined
+from cgr import Model, Settings
+from cgr.records import Message
+from tests.server.support import Served, chunks, joined, served
 from tests.support import QUESTION
 
 
@@ -22,6 +24,21 @@ def test_it_decides_as_solve_does(own: Served, loaded: Model, seed: int) -> None
     assert body["choices"][0]["message"]["reasoning"] == solution.thinking
     assert [probe["at"] for probe in cgr["probes"]] == [probe.at for probe in solution.probes]
     assert f"\\boxed{{{solution.answer}}}" in body["choices"][0]["message"]["content"]
+
+
+def test_a_system_message_is_for_requests_without_one(tmp_path: Path, loaded: Model) -> None:
+    file = tmp_path / "a.json"
+    file.write_text('{"question": "1+1?", "reply": "<think>two</think>2"}')
+    settings = Settings(instruction="", system="You count.", examples=file)
+    own = (Message("system", "Mine."), Message("user", QUESTION))
+    with served("--system", "You count.", "--example", str(file), "--budget", "64") as server:
+        for messages, prompt in (
+            ([{"role": "user", "content": QUESTION}], settings.prompt(QUESTION)),
+            ([{"role": one.role, "content": one.content} for one in own], own),
+        ):
+            body = server.post(messages=messages, seed=3, temperature=0.6, cgr={"sentence_end": False}).json()
+            solution = loaded.solve(prompt, seed=3, instruction="", budget=64)
+            assert body["choices"][0]["message"]["reasoning"] == solution.thinking
 
 
 def test_the_plain_model_thinks_to_its_end_without_probes(own: Served) -> None:

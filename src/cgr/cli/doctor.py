@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from cgr.cli.main import say, say_json
-from cgr.cli.shared.options import JSON_OPTION, open_given, refuse_probe_model, single_model_options
+from cgr.cli.shared.options import (
+    JSON_OPTION,
+    open_given,
+    refuse_probe_model,
+    settings_options,
+    single_model_options,
+)
 from cgr.engines.open import ModelOptions
 from cgr.rules.base import THRESHOLD
 
@@ -29,8 +35,17 @@ if TYPE_CHECKING:
     show_default=True,
     help="The largest share of the thinking time that probing may take.",
 )
+@settings_options("system", "examples")
 @JSON_OPTION
-def command(given: ModelOptions, tokens: int, threshold: float, share: float, as_json: bool) -> None:
+def command(
+    given: ModelOptions,
+    tokens: int,
+    threshold: float,
+    share: float,
+    system: str,
+    examples: tuple[str, ...],
+    as_json: bool,
+) -> None:
     """Check a model on its engine: capabilities, noise of the certainty, and cost of a probe.
 
     The same cuts of one trace are probed in several ways and the results are compared. Without --model, the embedded model
@@ -40,7 +55,7 @@ def command(given: ModelOptions, tokens: int, threshold: float, share: float, as
     from cgr.doctor.terminal import checkup_lines
 
     refuse_probe_model(given, f"Check the probe model separately: --model {given.probe_model}")
-    options = CheckupOptions(tokens, threshold, share)
+    options = CheckupOptions(tokens, threshold, share, system=system, examples=examples)
     model = open_given(given, sessions=options.sessions, budget=options.tokens)
     checkup = asyncio.run(_examine(model, given, options))
     if as_json:

@@ -9,21 +9,21 @@ from typing import Any, get_args
 import click
 
 from cgr.cli.main import say
+from cgr.cli.shared.machines import cluster_options, shard_option
 from cgr.cli.shared.options import (
     AGGREGATE,
     JSON_OPTION,
     PATH,
     QUIET_OPTION,
     SESSIONS,
-    cluster_options,
     model_options,
     refuse_probe_model,
     settings_options,
-    shard_option,
 )
 from cgr.engines.open import ModelOptions
 from cgr.errors import UsageError
 from cgr.records import AnswerFormat
+from cgr.rules import read_parameters
 from cgr.settings import Settings
 
 RULES = ("fixed-budget", "budget-forcing", "cgr-forced")
@@ -54,6 +54,8 @@ def _read_fields(context: click.Context, parameter: click.Parameter, values: tup
 @settings_options("interval")
 @click.option("--rule", type=click.Choice(RULES), default=RULES[0], show_default=True,
               help="fixed-budget lets the model end its thinking; the other rules force it to continue.")  # fmt: skip
+@click.option("--set", "given_parameters", multiple=True, metavar="NAME=VALUE",
+              help="How a forcing rule forces: at_most=1, or text='\\nWait, let me check.'; may be repeated.")  # fmt: skip
 @click.option("--logprobs", is_flag=True, help="Record the log-probabilities of the thinking tokens.")
 @click.option("--written-tokens", type=int, default=1024, show_default=True,
               help="Maximum tokens of the text that the model writes after its thinking.")  # fmt: skip
@@ -61,7 +63,7 @@ def _read_fields(context: click.Context, parameter: click.Parameter, values: tup
 @settings_options("max_answer_tokens",
                   help="Maximum tokens of an answer.  [default: the model's own, or 4 for integers, else 32]")  # fmt: skip
 @settings_options("aggregate", help=f"{AGGREGATE}  [default: options for choice questions, else min]")
-@settings_options("instruction")
+@settings_options("instruction", "system", "examples")
 @click.option("--sessions", type=int, help=SESSIONS)
 @cluster_options
 @model_options
@@ -82,7 +84,8 @@ def command(
     for_questions = {name: options.pop(name) for name in ("limit", "fields", "format", "allow_missing_golds", "seed")}
     for_plan = {name: options.pop(name) for name in ("seeds", "shard", "probe", "logprobs", "written_tokens")}
     on_cluster = tuple(options.pop(name) for name in ("ray", "engines", "gpus_per_engine"))
-    settings = Settings.of(**options)
+    parameters = read_parameters(options["rule"], options.pop("given_parameters"))
+    settings = Settings.of(**options, parameters=parameters)
     plan = Plan(load_questions(source, **for_questions), settings=settings, source=source, **for_plan)
     if not plan.probe:
         refuse_probe_model(given, "Add --probe, or leave out --probe-model.")

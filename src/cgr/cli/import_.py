@@ -18,7 +18,8 @@ from cgr.lab.exchange import FORMATS, FileFormat, import_run
 def command(file: Path, run: Path, form: FileFormat | None) -> None:
     """Create the RUN from a FILE of traces and probes that were recorded by another program.
 
-    docs/exchange.md describes the format. If the file has an error, nothing is imported and the line is named.
+    A name that ends in .jsonl.gz is compressed. docs/exchange.md describes the format. If the file has an error, nothing is
+    imported and the line is named.
     """
     imported = import_run(file, run, form)
     interval = f", every {imported.interval} tokens" if imported.interval and imported.probes else ""

@@ -19,7 +19,7 @@ from cgr.lab.store.schema import FILE
 def command(run: Path, only_print: bool) -> None:
     """Open the web page of a RUN in a browser, and print its link. A page that is missing is made, as by `cgr report`.
 
-    A RUN is a folder made by `cgr generate` or `cgr import`, or a .jsonl or .parquet file of traces.
+    A RUN is a folder made by `cgr generate` or `cgr import`, or a .jsonl, .jsonl.gz or .parquet file of traces.
     """
     page = _page(run)
     link = page.resolve().as_uri()

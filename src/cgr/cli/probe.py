@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cgr.cli.main import say
+from cgr.cli.shared.machines import cluster_options, shard_option
 from cgr.cli.shared.options import (
     AGGREGATE,
     JSON_OPTION,
@@ -19,13 +20,11 @@ from cgr.cli.shared.options import (
     QUIET_OPTION,
     SESSIONS,
     ProbesCommand,
-    cluster_options,
     names_in,
     open_given,
     other_model_options,
     refuse_probe_model,
     settings_options,
-    shard_option,
 )
 from cgr.engines.open import ModelOptions
 from cgr.errors import ModelNotFound, UsageError
@@ -82,7 +81,8 @@ def command(
     from cgr.cli.shared.finish import finish, open_for
     from cgr.lab.record.probe import check_probeable, probe_each, room_for
     from cgr.lab.store import Store
-    from cgr.lab.store.config import ALL, ProbeRequest, requests_for
+    from cgr.lab.store.config import ALL, ProbeRequest
+    from cgr.lab.store.needed_probes import requests_for
     from cgr.settings import options_note
     from cgr.solve import open_model
 
@@ -170,7 +170,8 @@ def _probed_model(given: ModelOptions, run: Path, model: str) -> ModelOptions:
 
 def _without_probes(name: str, config: RunConfig) -> str | None:
     """What a rule reads if `cgr probe` can record nothing for it, as a sentence; None if it reads probes."""
-    from cgr.lab.store.config import NATURAL, requests_of, rule_at_interval
+    from cgr.lab.store.config import NATURAL
+    from cgr.lab.store.needed_probes import requests_of, rule_at_interval
 
     rule = rule_at_interval(name, config.interval)
     if rule.forces and config.rule == NATURAL:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def command(runs: tuple[Path, ...], as_json: bool, **options: Any) -> None:
     """Score recorded RUNS and write tables, figures and a web page. Several runs are shown side by side.
 
-    A run is a folder made by `cgr generate` or `cgr import`, or a .jsonl or .parquet file of traces.
+    A run is a folder made by `cgr generate` or `cgr import`, or a .jsonl, .jsonl.gz or .parquet file of traces.
     """
     check_installed("numpy", "matplotlib")
     from cgr.lab.report import write_report

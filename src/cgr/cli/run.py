@@ -24,13 +24,12 @@ OVERRIDABLE = ("tokenizer", "think_tags", "threads", "device", "dtype", "dialect
 @click.option("--dry-run", is_flag=True, help="Print the plan and do nothing else: load no model and no data set.")
 @click.option("--out", type=PATH, help="Folder of the run.  [default: runs/NAME-OF-THE-RECIPE]")
 @other_model_options
+@click.option("--questions", help="Another source, such as gsm8k:FILE.jsonl for a local copy.  [default: the recipe's]")
 @click.option("--seeds", type=int, help="Traces per question.  [default: the recipe's]")
 @click.option("--limit", type=int, help="Use only the first LIMIT questions.  [default: the recipe's]")
 @click.option("--tokens-per-second", type=float, help="Speed for the time estimate of --dry-run.  [default: the recipe's]")
 @JSON_OPTION
-def command(
-    recipe: Path, dry_run: bool, out: Path | None, given: ModelOptions, as_json: bool, **options: float | None
-) -> int:
+def command(recipe: Path, dry_run: bool, out: Path | None, given: ModelOptions, as_json: bool, **options: Any) -> int:
     """Run a RECIPE, such as recipes/embedded.toml: generate, probe and report.
 
     Model options given here (--model, --base-url, ...) replace those of the recipe.

@@ -53,6 +53,8 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 @click.option("--set", "given_parameters", multiple=True, help="A parameter of the rule, such as --set agree=5.")
 @settings_options("interval", "budget", "max_answer_tokens", "aggregate", "temperature", "top_p")
 @settings_options("at_budget", "at_end_of_thinking", "prefix", "close_think", "overlap")
+@settings_options("system", help="A system message for requests without one of their own.")
+@settings_options("examples", help="Worked examples for requests without a system message; may be repeated.")
 @click.option("--answer-style", type=click.Choice(["full", "boxed"]), default="full", show_default=True,
               help="After an early stop the model writes its answer, or only the boxed answer is sent.")  # fmt: skip
 @click.option("--wrap-up", default="", metavar="TEXT", help="Text to put before the end tag where thinking is cut.")

@@ -37,7 +37,8 @@ OUTSIDE = (
 @click.option("--set", "given_parameters", multiple=True,
               metavar="NAME=VALUE", help="A parameter of the rule, such as agree=5; may be repeated.")  # fmt: skip
 @settings_options("interval", "budget", "max_answer_tokens", "aggregate", "temperature", "top_p", "seed")
-@settings_options("at_budget", "at_end_of_thinking", "prefix", "close_think", "overlap", "full", "calibration")
+@settings_options("at_budget", "at_end_of_thinking", "prefix", "close_think", "overlap", "full", "system", "examples")
+@settings_options("calibration")
 @model_options
 @JSON_OPTION
 def command(
@@ -137,7 +138,7 @@ class LiveDisplay:
         )
         if resolved.settings.calibration is not None:
             self.console.print(f"{sentence(resolved.settings.promise)}\n", style="dim")
-        if in_domain(question, info) is False:
+        if in_domain(resolved.settings.turns(question), info) is False:
             self.console.print(f"{OUTSIDE}\n", style="yellow")
 
     def show(self, event: Event) -> None:

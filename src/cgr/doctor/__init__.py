@@ -11,6 +11,7 @@ from cgr.doctor.sample import Cost, ProbeSetup, measure_cost, think
 from cgr.engines.base import Engine
 from cgr.errors import UsageError
 from cgr.model.problems import unseen
+from cgr.prompts import Examples
 from cgr.records import Record
 from cgr.settings import Settings
 
@@ -20,19 +21,27 @@ CUTS = 8
 @dataclass(frozen=True, slots=True)
 class CheckupOptions:
     """`tokens`: length of the trace that is probed. `threshold`: the one that the user plans to use. `share`: the largest
-    accepted ratio of probing time to thinking time. `sessions`: the number of sessions that the engine has."""
+    accepted ratio of probing time to thinking time. `sessions`: the number of sessions that the engine has. `system` and
+    `examples`: what is before the question."""
 
     tokens: int = 256
     threshold: float = 0.99
     share: float = 0.05
     sessions: int = 4
+    system: str = ""
+    examples: Examples = ()
 
     def __post_init__(self) -> None:
-        Settings(threshold=self.threshold)
+        _ = self.settings  # raises if one of them is wrong
         if self.tokens < CUTS:
             raise UsageError(f"{self.tokens} tokens are too few for {CUTS} cuts.", f"Use --tokens {CUTS} or more.")
         if not 0 < self.share < 1:
             raise UsageError(f"A share of {self.share:g} is not between 0 and 1.", "Use for example --share 0.05.")
+
+    @property
+    def settings(self) -> Settings:
+        """The settings that the trace is made with."""
+        return Settings(threshold=self.threshold, system=self.system, examples=self.examples)
 
     @property
     def cuts(self) -> tuple[int, ...]:
@@ -63,7 +72,7 @@ async def examine(
     """Check an engine that has `options.sessions` sessions. `others` open the same model in another way, by name."""
     info = engine.info
     whole = replace(info, context=info.model_context or info.context)  # the engine may have been opened with less
-    resolved = Settings(threshold=options.threshold).resolve(whole)
+    resolved = options.settings.resolve(whole)
     spec = resolved.settings.spec()
     question = resolved.settings.prompt(next(itertools.islice(unseen(), 9, None)).text)
     description = await describe_model(engine, whole, resolved, question)

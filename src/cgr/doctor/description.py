@@ -13,7 +13,7 @@ from typing import Any
 
 from cgr import __version__
 from cgr.engines.base import Engine, ModelInfo
-from cgr.records import Record
+from cgr.records import Conversation, Record
 from cgr.settings import Resolved
 
 PACKAGES = ("xllamacpp", "aiohttp", "torch", "transformers", "vllm", "numpy")
@@ -79,7 +79,7 @@ class ModelDescription(Record):
     dialect: dict[str, Any] | None = None
 
 
-async def describe_model(engine: Engine, info: ModelInfo, resolved: Resolved, question: str) -> ModelDescription:
+async def describe_model(engine: Engine, info: ModelInfo, resolved: Resolved, question: Conversation) -> ModelDescription:
     """The description of this engine. The end of the prompt is decoded token by token: a control token may have no text."""
     capabilities, dialect = asdict(engine.capabilities), getattr(engine, "dialect", None)
     prompt_end = [await engine.decode([token]) or f"<token {token}>" for token in (await engine.prompt(question))[-6:]]

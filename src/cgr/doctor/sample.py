@@ -12,7 +12,7 @@ from statistics import median
 
 from cgr.engines.base import Engine, Sampling, Session
 from cgr.probing import ProbeSpec
-from cgr.records import Probe, Record
+from cgr.records import Conversation, Probe, Record
 from cgr.rules.actions import WAIT
 
 GRID = 32  # engines think in chunks of 32 tokens: a multiple of it leaves no partial chunk
@@ -29,7 +29,7 @@ class ProbeSetup:
     cuts: tuple[int, ...]
 
     @classmethod
-    async def create(cls, engine: Engine, question: str, spec: ProbeSpec, cuts: tuple[int, ...]) -> ProbeSetup:
+    async def create(cls, engine: Engine, question: Conversation, spec: ProbeSpec, cuts: tuple[int, ...]) -> ProbeSetup:
         """A setup for this question, with prompt and prefix encoded by the engine."""
         return cls(engine, await engine.prompt(question), spec, await engine.encode(spec.prefix), cuts)
 

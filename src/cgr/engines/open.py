@@ -201,7 +201,7 @@ def server_addresses(model: str | None, base_url: Sequence[str] = ()) -> tuple[s
         if local:
             raise UsageError(f"{model!r} runs here, not at {base_url[0]}.", "Leave out --base-url or the prefix.")
         return tuple(base_url)
-    here = local or (model is not None and (model in SHIPPED or os.path.exists(model)))
+    here = local or (model is not None and (model in SHIPPED or os.path.exists(os.path.expanduser(model))))
     return () if here else tuple(os.environ.get("CGR_BASE_URL", "").replace(",", " ").split())
 
 
@@ -211,8 +211,9 @@ def find_model(model: str | None) -> Path:
 
     if model is None or model in SHIPPED:
         return Path(str(files("cgr.model") / SHIPPED[model or EMBEDDED]))
-    if os.path.exists(model):  # unlike Path.exists, it returns False for a name that is too long for a file
-        return Path(model)
+    path = os.path.expanduser(model)
+    if os.path.exists(path):  # unlike Path.exists, it returns False for a name that is too long for a file
+        return Path(path)
     if is_hub_id(model):
         return download(model)
     raise ModelNotFound(f"There is no model {model!r}.", "Give a .gguf file, a hub id such as ORG/NAME, or nothing.")
@@ -224,14 +225,14 @@ def is_local_file(model: str, base_url: Sequence[str] = ()) -> bool:
 
     if server_addresses(model, base_url) or model.startswith(tuple(ENGINES)):
         return False
-    return not is_hub_id(model) or os.path.exists(model)
+    return not is_hub_id(model) or os.path.exists(os.path.expanduser(model))
 
 
 def sessions_of(model: str | None) -> int:
     """Sessions of a model on this machine if no number is given: what is fastest for a GGUF file, else 1."""
     from cgr.engines.llama.engine import default_sessions
 
-    here = model is None or model in SHIPPED or os.path.isfile(model)
+    here = model is None or model in SHIPPED or os.path.isfile(os.path.expanduser(model))
     return default_sessions(find_model(model)) if here else 1
 
 

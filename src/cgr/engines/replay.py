@@ -121,13 +121,17 @@ class ReplaySession:
             probe, what = None, f"an end after {self.at} tokens, where it was forced on,"
         elif again and not at_end:
             probe, what = self.engine.answers.get(self.at), f"the answer after {self.at} tokens, with the thinking closed,"
-        elif at_end:
+        elif at_end and not self._before_the_tag(suffix):
             probe, what = self.engine.final, "the final answer"
         else:
             probe, what = self.engine.probes.get(self.at), f"a probe at token {self.at}"
         if probe is None:
             raise self._missing(what)
         return Answered(recorded=probe)
+
+    def _before_the_tag(self, suffix: Sequence[int]) -> bool:
+        """Whether this asks for the probe at a natural end, which is made before the end tag is appended."""
+        return self.over and tuple(suffix[:1]) != (CLOSED,) and self.at in self.engine.probes
 
     async def append(self, ids: Sequence[int]) -> None:
         if self.engine.forced.get(self.at) != len(ids):

@@ -20,8 +20,13 @@ def read_parameters(name: str, given: Iterable[str]) -> dict[str, Any]:
             raise UsageError(f"{one!r} sets nothing.", "Write it as in --set agree=5.")
         if key not in cls.parameters():
             raise UnknownName.among(f"parameter of {name}", key, cls.parameters())
-        found[key] = _parse(f"{key} of {name}", hints[key], text.strip())
+        found[key] = _line_breaks(text) if hints[key] is str else _parse(f"{key} of {name}", hints[key], text.strip())
     return found
+
+
+def _line_breaks(text: str) -> str:
+    """Text as it was typed: in a shell it is easiest to write a line break as `\\n`."""
+    return text.replace("\\n", "\n")
 
 
 def _parse(what: str, hint: Any, text: str) -> Any:

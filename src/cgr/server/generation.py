@@ -19,6 +19,7 @@ from cgr.drive.driver import Driver, Outcome, answer_room
 from cgr.drive.events import Answering, Decided, EventStream, Probed, Thinking
 from cgr.engines.base import Engine, Prompt, Sampling, Session, is_ids, keyed_seed
 from cgr.errors import DoesNotFit
+from cgr.prompts import prompt_text
 from cgr.records import Conversation, Decision, Probe, Token, messages_of
 from cgr.server.config import Mode, ServeConfig
 from cgr.server.shadow import noted_stop, shadowed
@@ -227,7 +228,7 @@ class Answer:
     def _sampling(self, resolved: Resolved, prompt: Prompt, ids: tuple[int, ...], budget: int) -> Sampling:
         """As in `cgr solve`: the seed is keyed by the question."""
         seed, inspected = self.request.sampling.seed, resolved.sampling().logprobs
-        key = str(ids) if is_ids(prompt) else "\n".join(one.content for one in messages_of(prompt))  # type: ignore[arg-type]
+        key = str(ids) if is_ids(prompt) else prompt_text(prompt)  # type: ignore[arg-type]
         stops = tuple(stop for stop in self.request.sampling.stop if not stop.isspace())
         return replace(self.request.sampling, seed=keyed_seed(seed, key), limit=budget, logprobs=inspected, stop=stops)
 

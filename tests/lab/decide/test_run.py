@@ -16,7 +16,7 @@ import pytest
 from cgr.drive.driver import Driver
 from cgr.engines.base import Prompt, Sampling
 from cgr.engines.scripted import ScriptedEngine
-from cgr.errors import NotRecorded, UnknownName
+from cgr.errors import NotRecorded, UnknownName, UsageError
 from cgr.lab.decide.arrays import Decisions
 from cgr.lab.decide.replay import reads_whole, replay, replayed
 from cgr.lab.decide.run import Run
@@ -24,7 +24,8 @@ from cgr.lab.fit import calibrated_threshold, warm_floor
 from cgr.lab.record.generate import agenerate
 from cgr.lab.record.probe import aprobe
 from cgr.lab.store import Store
-from cgr.lab.store.config import ProbeRequest, requests_for, requests_of
+from cgr.lab.store.config import ProbeRequest
+from cgr.lab.store.needed_probes import requests_for, requests_of
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.probing import ProbeSpec
 from cgr.reason import Abstention
@@ -329,5 +330,39 @@ def test_a_forced_run_serves_both_ways_of_forcing(tmp_path: Path, probed: str, b
 @pytest.mark.parametrize("probe", [False, True])
 def test_fewer_forcings_are_not_what_was_recorded(tmp_path: Path, probe: bool) -> None:
     asyncio.run(agenerate(tmp_path, plan(asked()[:1], budget=20, rule="budget-forcing", probe=probe), scripted(FORCED)))
+    for rule in (BudgetForcing(at_most=1), CgrForced(text="\nHm"), BudgetForcing(text="\nHm")):
+        with pytest.raises(NotRecorded, match=r"forced to go on with '\\nWait', without a limit"):
+            Run.open(tmp_path).decide(rule)
     with pytest.raises(NotRecorded, match="an end after 9 tokens, where it was forced on"):
-        Run.open(tmp_path).decide(BudgetForcing(at_most=1))
+        replay(BudgetForcing(at_most=1), Run.open(tmp_path).rule_traces()[0])
+
+
+@pytest.mark.parametrize("probed", ["on the way", "after"])
+@pytest.mark.parametrize("text", ["\nWait", "Hm let me see"])
+def test_a_run_that_was_forced_once_serves_the_same_forcing(tmp_path: Path, probed: str, text: str) -> None:
+    def engine() -> ScriptedEngine:
+        return scripted(FORCED, lambda at, suffix: ((str(at % 10), 0.5 + at / 50 + 0.1 * ("think" in suffix)), ("}", 0.9)))
+
+    once: dict[str, Any] = {"at_most": 1, "text": text}
+    wanted = plan(asked()[:1], budget=20, interval=4, rule="budget-forcing", probe=probed == "on the way", parameters=once)
+    asyncio.run(agenerate(tmp_path, wanted, engine()))
+    if probed == "after":
+        asyncio.run(aprobe(tmp_path, ProbeRequest(), engine()))
+    run = Run.open(tmp_path)
+    (trace,) = run.rule_traces()
+    assert (len(trace.forced), trace.ended) == (1, "end_of_thinking")
+    levels = (0.5, 0.6, 0.65, 0.7, 0.8, 0.99)
+    for rule in (BudgetForcing(), *(CgrForced(interval=4, threshold=level) for level in levels)):
+        made = asyncio.run(told(engine(), replace(rule, **once), 20, full=True)).decision
+        for asked_for in (rule, replace(rule, **once)):  # the run says how it was forced
+            decided = run.decide(asked_for)
+            assert (decided.at[0], decided.sure[0]) == (made.thinking_tokens, made.stop_cause == "certainty")
+            assert (decided.probe_tokens[0], decided.certainty[0]) == (made.probe_tokens, pytest.approx(made.certainty))
+    with pytest.raises(NotRecorded, match="at most 1 times"):
+        run.decide(BudgetForcing(at_most=2, text=text))
+
+
+@pytest.mark.parametrize("rule", ["budget-forcing", "cgr-forced"])
+def test_only_text_and_limit_change_a_forced_recording(rule: str) -> None:
+    with pytest.raises(UsageError, match="'forcing' does not change how traces are recorded"):
+        plan(asked()[:1], rule=rule, parameters={"forcing": "ban"})

@@ -16,7 +16,7 @@ from cgr import Model, Question, Settings
 from cgr.errors import UnknownName, UsageError
 from cgr.lab.decide.run import Run
 from cgr.lab.exchange import export_run, exported, import_run
-from cgr.lab.exchange.line import UNKNOWN_ASKING
+from cgr.lab.exchange.blocks import UNKNOWN_ASKING
 from cgr.lab.record.generate import Plan, agenerate
 from cgr.lab.store import NotARun, Store
 from cgr.lab.store.config import Asking, ProbeSet, RunConfig

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.real_model import MODEL
 from cgr.engines.base import Capabilities, ModelInfo
 from cgr.engines.open import describe_file
 from cgr.lab.recipes.forecast import forecast
@@ -19,6 +20,7 @@ from cgr.lab.record.jobs import Progress
 from cgr.lab.store import Store
 from cgr.lab.store.config import Asking, OtherConfiguration, ProbeSet
 from cgr.lab.store.recorded import RecordedTrace
+from cgr.prompts import Example
 from cgr.records import Probe
 from tests.lab.recipes.recipes import FILES, FOLDER, MODELS, cgr, modules_of
 from tests.support import command
@@ -26,9 +28,48 @@ from tests.support import command
 # The recipes of the repository
 
 
-def test_the_recipes_are_the_papers_three_and_the_embedded_one() -> None:
+REAL = {"qwen2.5-coder-1.5b-gsm8k": "gsm8k", "qwen2.5-coder-1.5b-math500": "math500"}
+
+
+def test_the_recipes_are_the_papers_three_the_embedded_one_and_the_real_ones() -> None:
     ablations = {"ablations", *(f"ablations-{name}" for name in MODELS)}
-    assert {path.stem for path in FILES} == {*MODELS, "embedded", *ablations}
+    assert {path.stem for path in FILES} == {*MODELS, "embedded", *ablations, *REAL}
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_recipe_of_the_real_model_makes_the_recording_that_is_shipped(name: str) -> None:
+    recipe = read_recipe(FOLDER / f"{name}.toml")
+    assert (recipe.questions, recipe.seeds, recipe.temperature, recipe.interval) == (REAL[name], 1, 0.6, 48)
+    assert (recipe.probe, recipe.forced, recipe.think_tags) == ("on-the-way", True, "<think>,</think>")
+    assert Path(recipe.model).name == MODEL.file
+    code, out, err = cgr("run", FOLDER / f"{name}.toml", "--dry-run", "--model", "none.gguf")  # needs no model
+    assert (code, err) == (0, "")
+    assert "forced run" in out
+
+
+def test_worked_examples_are_beside_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "one.json").write_text('{"question": "1+1?", "reply": "2"}')
+    (tmp_path / "recipes" / "a.toml").write_text(
+        'questions = "arithmetic"\nsystem = "You count."\nexamples = ["one.json"]\nforced = true\n'
+        'forcing = { at_most = 1, text = "\\nHm" }\nbudget = 64\ninterval = 32'
+    )
+    monkeypatch.chdir(tmp_path)
+    recipe = read_recipe(Path("recipes/a.toml"))
+    info = ModelInfo("m", "e", 1000, "", "")
+    for plan, forced in ((recipe.plan(), ("\nWait", None)), (recipe.forced_plan(), ("\nHm", 1))):
+        config = plan.config(info, Capabilities())
+        assert (config.system, config.examples) == ("You count.", (Example("1+1?", "2"),))
+        assert (config.forced_text, config.forced_at_most) == forced
+
+
+def test_other_questions_for_a_recipe(tmp_path: Path) -> None:
+    rows = [{"id": f"q{number}", "question": f"{number}+1?", "answer": f"#### {number + 1}"} for number in range(7)]
+    (tmp_path / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    recipe = FOLDER / "qwen2.5-coder-1.5b-gsm8k.toml"
+    code, out, _ = cgr("run", recipe, "--dry-run", "--questions", f"gsm8k:{tmp_path / 'own.jsonl'}", "--json")
+    plan = json.loads(out)
+    assert (code, plan["questions"], plan["traces"]) == (0, 7, 7)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -26,7 +26,6 @@ from cgr.settings import Settings
 
 if TYPE_CHECKING:
     from cgr.engines.base import Engine
-    from cgr.lab.store.shard import Shard
     from cgr.solve import Model
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -147,8 +146,9 @@ def settings_options(*names: str, **changes: Any) -> Callable[[F], F]:
 
 def _option(one: Field[Any], **changes: Any) -> Callable[[Any], Any]:
     """The option of a field. With a default of None, its help states what that means."""
-    hint, name = str(one.type), one.name.replace("_", "-")
-    several, flag = hint.startswith("tuple"), hint.startswith("bool")
+    hint, each = str(one.type), one.metadata["each"]
+    several, flag = each is not None or hint.startswith("tuple"), hint.startswith("bool")
+    name = each or one.name.replace("_", "-")
     properties = {
         "type": click.Choice(CHOICES[one.name]) if one.name in CHOICES else TYPES.get(hint.split(maxsplit=1)[0], str),
         "default": one.default,
@@ -159,7 +159,8 @@ def _option(one: Field[Any], **changes: Any) -> Callable[[Any], Any]:
         "help": one.metadata["help"],
         **({"shell_complete": _complete_rules} if one.name == "rule" else {}),
     }
-    return click.option(f"--{name}/--no-{name}" if hint == "bool | None" else f"--{name}", **properties | changes)
+    names = (f"--{name}/--no-{name}" if hint == "bool | None" else f"--{name}", one.name)
+    return click.option(*names, **properties | changes)
 
 
 def _complete_rules(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -246,28 +247,6 @@ PATH = FilePath(path_type=Path)
 PROBES, FORMER_NAMES = "--probes", ("--set", "--probe-set")
 JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object and nothing else.")
 QUIET_OPTION = click.option("--quiet", is_flag=True, help="Show no progress and no summary; errors are still shown.")
-
-
-def read_shard(context: click.Context, parameter: click.Parameter, value: str | None) -> Shard | None:
-    """The value of --shard."""
-    from cgr.lab.store.shard import Shard
-
-    return None if value is None else Shard.parse(value)
-
-
-def shard_option(help: str) -> Callable[[F], F]:
-    """Add --shard to a command."""
-    return click.option("--shard", callback=read_shard, metavar="I/N", help=help)
-
-
-def cluster_options(command: F) -> F:
-    """Add the options for engines on a Ray cluster to a command, which gets them as `ray`, `engines`, `gpus_per_engine`."""
-    gpus = "GPUs of one engine.  [default: 1 for hf: and vllm: models where there are any]"
-    engines = "Engines on the cluster.  [default: one for each server, else by its GPUs, else one for each machine]"
-    ray = "Run on a Ray cluster: HOST:PORT of its head. Without an address: that of RAY_ADDRESS, or one on this machine."
-    command = click.option("--gpus-per-engine", type=float, help=gpus)(command)
-    command = click.option("--engines", type=int, help=engines)(command)
-    return click.option("--ray", is_flag=False, flag_value="", metavar="[ADDRESS]", help=ray)(command)
 
 
 def names_in(text: str) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from cgr.errors import NotRecorded, UsageError
 from cgr.lab.calibrate.losses import ABSTAINS, NEEDS_GOLDS, CalibrationQuestions, Losses
 from cgr.lab.calibrate.walk import Goal, is_certainty, measure, sequence, walk
 from cgr.lab.decide.columns import Columns
+from cgr.lab.decide.forcing import as_forced
 from cgr.lab.decide.run import Run
 from cgr.lab.fit import learn
 from cgr.lab.score.accuracy import graded_questions, split_questions
@@ -28,6 +29,7 @@ from cgr.lab.score.adaptive import SURE, false_sure, headroom, plain_verdict
 from cgr.lab.score.bounds import questions_for_risk
 from cgr.lab.store.schema import is_being_written
 from cgr.lab.types import Bools
+from cgr.prompts import instructed
 from cgr.rules import Rule
 from cgr.rules import files as rule_files
 
@@ -55,6 +57,7 @@ def calibrate(run: Run, rule: Rule, goal: Goal = Goal(), *, learn_on: float = LE
     from the others. `fitted`: what the file of the rule says about where its weights come from.
     """
     rule.check()
+    rule = as_forced(rule, run.config, run.folder)
     rule, kept, notes = _apart(run, rule, learn_on, fitted or {})
     questions = CalibrationQuestions.of(run.rule_columns(), kept, goal.risk)
     _check_size(run, questions, goal)
@@ -139,7 +142,9 @@ def _record(run: Run, rule: Rule, goal: Goal, questions: CalibrationQuestions, l
         kind=losses.kind,
         model=config.model,
         fingerprint=config.fingerprint,
-        prompt=None if config.instruction is None else config.prompt(QUESTION),
+        prompt=None if config.instruction is None else instructed(QUESTION, config.instruction),
+        system=None if config.instruction is None else config.system,
+        examples=config.examples,
         budget=config.budget,
         sampling={"temperature": config.temperature, "top_p": config.top_p},
         **_probing(run, rule),

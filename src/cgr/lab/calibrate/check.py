@@ -12,6 +12,7 @@ from cgr.lab.calibrate.walk import Goal, measure
 from cgr.lab.decide.run import Run
 from cgr.lab.score.bounds import DELTA
 from cgr.lab.types import Interval
+from cgr.prompts import instructed
 from cgr.records import Record
 
 HOLDS, BROKEN, OPEN = "holds", "broken", "cannot be told"
@@ -81,9 +82,11 @@ def _check_origin(promise: Calibration, run: Run) -> None:
     known = bool(promise.fingerprint and config.fingerprint)
     if (promise.fingerprint != config.fingerprint) if known else (promise.model != config.model):
         raise NotCalibrated(f"The promise is for the model {promise.model!r}; the run is of {config.model!r}.", NEW_RUN)
-    prompt = None if config.instruction is None else config.prompt(QUESTION)
+    stated = config.instruction is not None
+    prompt = instructed(QUESTION, config.instruction) if config.instruction is not None else None
     for name, there, here in (
         ("prompt", promise.prompt, prompt),
+        ("system message", promise.system, config.system if stated else None),
         ("prefix", promise.prefix, run.info.prefix),
         ("budget", promise.budget, config.budget),
         ("temperature", promise.sampling.get("temperature"), config.temperature),
@@ -91,6 +94,8 @@ def _check_origin(promise: Calibration, run: Run) -> None:
     ):
         if None not in (there, here) and there != here:
             raise NotCalibrated(f"The promise is for the {name} {there!r}; the run has {here!r}.", NEW_RUN)
+    if stated and promise.system is not None and promise.examples != config.examples:
+        raise NotCalibrated("The promise is for other worked examples than those of the run.", NEW_RUN)
     if promise.interval and run.info.interval and promise.interval % run.info.interval:
         raise NotCalibrated(
             f"The promise is for the interval {promise.interval}; the run was probed every {run.info.interval}.", NEW_RUN

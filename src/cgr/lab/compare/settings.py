@@ -27,7 +27,8 @@ from cgr.lab.score.adaptive import missed
 from cgr.lab.score.bootstrap import interval, intervals
 from cgr.lab.score.bounds import MARGIN
 from cgr.lab.score.paired import Paired, Totals, most_saving, most_saving_within
-from cgr.lab.store.config import ALL, rule_at_interval
+from cgr.lab.store.config import ALL
+from cgr.lab.store.needed_probes import rule_at_interval
 from cgr.lab.types import Bools, Floats, Ints
 from cgr.rules import Rule, known_rules
 from cgr.rules import files as rule_files

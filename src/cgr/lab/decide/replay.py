@@ -13,7 +13,7 @@ from cgr.engines.replay import ReplayEngine, ReplaySession
 from cgr.errors import CgrError, NotRecorded
 from cgr.lab.decide.arrays import Decisions, ProbeArrays, decide_arrays, first_sure, readable
 from cgr.lab.decide.columns import Checker, Columns, as_arrays
-from cgr.lab.store.config import rule_at_interval
+from cgr.lab.store.needed_probes import rule_at_interval
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.probing import ProbeSpec
 from cgr.reason import Abstention
@@ -131,7 +131,7 @@ def replay(
         answers=map(readable, answers),
         tops=trace.tops,
         forced=trace.forced,
-        forcing=WAIT,
+        forcing=getattr(rule, "text", WAIT),
     )
     marks = sorted(probe.at for probe in trace.probes) if rule.place or irregular else None
     driver = Driver(engine, ReplaySession(engine), spec, full=True, marks=marks)

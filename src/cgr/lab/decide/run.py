@@ -15,19 +15,11 @@ import numpy as np
 from cgr.errors import NotRecorded, UnknownName
 from cgr.lab.decide.arrays import Decisions, ProbeArrays
 from cgr.lab.decide.columns import Columns
+from cgr.lab.decide.forcing import as_forced
 from cgr.lab.decide.replay import decide_probes
 from cgr.lab.store import DEFAULT, Key, Store
-from cgr.lab.store.config import (
-    NATURAL,
-    Asking,
-    ProbeRequest,
-    ProbeSet,
-    RunConfig,
-    has_positions,
-    requests_of,
-    same_model,
-    satisfies,
-)
+from cgr.lab.store.config import Asking, ProbeRequest, ProbeSet, RunConfig, same_model
+from cgr.lab.store.needed_probes import has_positions, requests_of, satisfies
 from cgr.lab.store.recorded import SHADOW, RecordedTrace, RunInfo
 from cgr.lab.store.schema import FILE
 from cgr.lab.types import Bools
@@ -164,7 +156,7 @@ class Run:
 
     def decide(self, rule: Rule) -> Decisions:
         """What this rule decides on every trace, with the probe sets that it needs; `NotRecorded` says what is missing."""
-        _check_forcing(self, rule)
+        rule = as_forced(rule, self.config, self.folder)
         if "thinking_logprobs" in rule.needs:
             _ = self.arrays().tops
         rule = rule.within(self.info.budget)
@@ -245,20 +237,6 @@ def key_of(trace: RecordedTrace) -> Key:
 def _read(folder: Path, probe_set: str | None, whole: bool) -> Sequence[RecordedTrace]:
     with Store.open(folder) as store:
         return list(store.recorded(probe_set, whole=whole))
-
-
-def _check_forcing(run: Run, rule: Rule) -> None:
-    forced = run.config.rule != NATURAL
-    if not forced and rule.forces:
-        raise NotRecorded(
-            f"The rule {rule.name!r} forces the model to keep thinking; the traces of this run were not forced.",
-            "Record a forced run: cgr generate --rule budget-forcing --probe ...",
-        )
-    if forced and not rule.forces:
-        raise NotRecorded(
-            f"The rule {rule.name!r} lets thinking end; the traces in {run.folder} were forced to go on.",
-            "Use a run that was not forced.",
-        )
 
 
 def _missing(run: Run, rule: Rule, request: ProbeRequest) -> NotRecorded:

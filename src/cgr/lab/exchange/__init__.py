@@ -1,4 +1,5 @@
-"""Runs as files that other programs can write and read: one trace per line of JSON, or per row of Parquet.
+"""Runs as files that other programs can write and read: one trace per line of JSON, which may be compressed with gzip, or
+per row of Parquet.
 
 An import reads the file twice: first it checks every line, then it creates the run in one transaction. A file with an error
 creates no run, and the message names the line.
@@ -18,7 +19,7 @@ from typing import BinaryIO, Literal
 
 from cgr.errors import UnknownName, UsageError
 from cgr.files import draft
-from cgr.lab.exchange import parquet
+from cgr.lab.exchange import gzipped, parquet
 from cgr.lab.exchange.consistency import Consistency, ImportCounts, start_of
 from cgr.lab.exchange.line import TraceLine, from_json, to_line
 from cgr.lab.store import DEFAULT, Key, Store
@@ -35,19 +36,28 @@ BOM = b"\xef\xbb\xbf"
 
 
 def export_run(
-    folder: Path, path: Path, format: FileFormat | None = None, *, probe_set: str | None = None, thinking: bool = True
+    folder: Path,
+    path: Path,
+    format: FileFormat | None = None,
+    *,
+    probe_set: str | None = None,
+    thinking: bool = True,
+    text: bool = True,
 ) -> int:
     """Write the traces of a run with one probe set, and return their number. The path `-` is standard output.
 
-    Without `thinking`, the text and the tokens of the thinking are left out. A file appears only when it is complete.
+    Without `thinking`, the text and the tokens of the thinking are left out; without `text`, also those of the questions
+    and what the model wrote. A file appears only when it is complete.
     """
     as_parquet = _format(path, format) == "parquet"
     with Store.open(folder) as store:
-        lines = exported(store, probe_set, thinking)
+        lines = exported(store, probe_set, thinking and text, text)
         if path == STANDARD_OUTPUT:
             return _to_standard_output(lines, as_parquet)
         with draft(path) as place:
-            return parquet.write(place, lines) if as_parquet else write_jsonl(place, lines)
+            if as_parquet:
+                return parquet.write(place, lines)
+            return write_jsonl(place, lines, compress=gzipped.is_gzipped(path))
 
 
 def _to_standard_output(lines: Iterable[TraceLine], as_parquet: bool) -> int:
@@ -63,8 +73,8 @@ def _to_standard_output(lines: Iterable[TraceLine], as_parquet: bool) -> int:
     return count
 
 
-def exported(store: Store, probe_set: str | None = None, thinking: bool = True) -> Iterator[TraceLine]:
-    """Every trace as a line; without probes if the run has none."""
+def exported(store: Store, probe_set: str | None = None, thinking: bool = True, text: bool = True) -> Iterator[TraceLine]:
+    """Every trace as a line; without probes if the run has none. `thinking`, `text`: see `export_run`."""
     sets = store.probe_sets()
     name = probe_set or (DEFAULT if DEFAULT in sets else next(iter(sets), None))
     if name is not None and name not in sets:
@@ -74,6 +84,7 @@ def exported(store: Store, probe_set: str | None = None, thinking: bool = True) 
         key = (trace.question_id, trace.seed)
         ids = store.prompt_ids(key) if thinking else ()
         kept = trace if thinking else replace(trace, ids=(), text="", logprobs=())
+        kept = kept if text else replace(kept, question="", written="")
         yield to_line(replace(kept, probes=before.get(key, ()) + kept.probes), ids, store.config, source)
 
 
@@ -141,15 +152,19 @@ def _located(path: Path, number: int | None = None) -> Iterator[None]:
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Each line that is not blank, with its number."""
+    for number, raw in enumerate(gzipped.read_lines(path) if gzipped.is_gzipped(path) else _plain_lines(path), 1):
+        if line := raw.removeprefix(BOM).strip():
+            yield number, line
+
+
+def _plain_lines(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
-        for number, raw in enumerate(file, 1):
-            if line := raw.removeprefix(BOM).strip():
-                yield number, line
+        yield from file
 
 
-def write_jsonl(path: Path, lines: Iterable[TraceLine]) -> int:
+def write_jsonl(path: Path, lines: Iterable[TraceLine], *, compress: bool = False) -> int:
     """Write the lines and return their number."""
-    with path.open("wb") as file:
+    with gzipped.written(path, compress=compress) as file:
         return write_lines(file, lines)
 
 
@@ -166,10 +181,11 @@ def write_lines(file: BinaryIO, lines: Iterable[TraceLine]) -> int:
 def as_run_folder(run: str | Path) -> Iterator[Path]:
     """The folder of a run. A file of traces (see `export_run`) is imported into a temporary folder first."""
     path = Path(run)
-    if path.is_file() and path.suffix.lstrip(".") in FORMATS:
+    if path.is_file() and gzipped.plain_name(path).suffix.lstrip(".") in FORMATS:
         with TemporaryDirectory() as scratch:
-            import_run(path, Path(scratch) / path.stem)
-            yield Path(scratch) / path.stem
+            folder = Path(scratch) / gzipped.plain_name(path).stem
+            import_run(path, folder)
+            yield folder
     elif path.exists():
         yield path
     else:
@@ -179,4 +195,7 @@ def as_run_folder(run: str | Path) -> Iterator[Path]:
 
 
 def _format(path: Path, given: FileFormat | None) -> FileFormat:
-    return given or ("parquet" if path.suffix == ".parquet" else "jsonl")
+    found: FileFormat = given or ("parquet" if gzipped.plain_name(path).suffix == ".parquet" else "jsonl")
+    if found == "parquet" and gzipped.is_gzipped(path):
+        raise UsageError("A Parquet file is not compressed with gzip.", "It is compressed inside: leave out .gz.")
+    return found

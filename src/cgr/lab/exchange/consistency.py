@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from cgr.certainty import OPTIONS
 from cgr.errors import UsageError
-from cgr.lab.exchange.line import UNKNOWN_ASKING, TraceLine
+from cgr.lab.exchange.blocks import UNKNOWN_ASKING
+from cgr.lab.exchange.line import TraceLine
 from cgr.lab.grading import clean_gold
 from cgr.lab.store import Key
 from cgr.lab.store.config import ProbeSet, RunConfig
@@ -34,6 +35,7 @@ class Consistency:
 
     questions: dict[str, Question] = field(default_factory=dict)
     _lines: dict[Key, tuple[int, int, tuple[int, ...]]] = field(default_factory=dict)  # number, length, probed positions
+    _forced: dict[int, RecordedTrace] = field(default_factory=dict)  # by number, without probes
     _first: TraceLine | None = None
     _options: bool = False  # some probe has the probabilities of its options
 
@@ -50,6 +52,8 @@ class Consistency:
                 f"question {key[0]!r} has another text, gold or format than in an earlier line.",
                 "Only questions of the format 'choice' can have another text and gold with another seed.",
             )
+        if trace.forced:
+            self._forced[number] = replace(trace, probes=(), ids=(), text="", logprobs=(), tops=())
         self._lines[key] = (number, line.thinking_tokens, tuple(probe.at for probe in trace.probes))
         self._options = self._options or any(probe.options for probe in (*trace.probes, trace.final))
 
@@ -106,10 +110,13 @@ class Consistency:
         return ImportCounts(len(self._lines), len(self.questions), probes, probe_set.interval if probe_set else 0)
 
     def _check_interval(self, interval: int, budget: int) -> None:
-        """Every multiple of the interval must be probed, because a rule cannot be replayed otherwise."""
+        """Every multiple of the interval must be probed, because a rule cannot be replayed otherwise. In a text that was
+        appended to force the thinking on, the probe is after it."""
         for number, length, positions in self._lines.values():
-            expected = range(interval, min(length, budget - 1) + 1, interval)
-            if missing := set(expected) - set(positions):
+            expected = set(range(interval, min(length, budget - 1) + 1, interval))
+            if number in self._forced:
+                expected = {at for at in map(self._forced[number].cut, expected) if at < budget}
+            if missing := expected - set(positions):
                 raise UsageError(
                     f"line {number} has no probe at {min(missing)}, but the probes have an interval of {interval}.",
                     'Add this probe, or write "probe_set": {"where": "anywhere"} on every line.',

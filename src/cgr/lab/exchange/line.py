@@ -11,11 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from cgr import certainty
 from cgr.errors import UnknownName, UsageError
+from cgr.lab.exchange.blocks import UNKNOWN_ASKING, ProbeSetBlock, RunBlock
 from cgr.lab.exchange.options import options_of
 from cgr.lab.store.codec import storable
 from cgr.lab.store.config import Asking, ProbeSet, RunConfig
@@ -33,23 +34,6 @@ def _digits(value: Any) -> Any:
     return str(value) if type(value) is int else value
 
 
-def _unknown(value: Any) -> Any:
-    """A `run` or `probe_set` block in which absent fields are null, so that unknown stays unknown."""
-    if not isinstance(value, dict):
-        return value
-    asking = value.get("asking", {})
-    return value | {"asking": {"prefix": None, "close_think": None} | asking if isinstance(asking, dict) else asking}
-
-
-def _unknown_run(value: Any) -> Any:
-    return dict.fromkeys(UNKNOWN_OF_RUN) | _unknown(value) if isinstance(value, dict) else value
-
-
-UNKNOWN_OF_RUN = ("temperature", "top_p", "instruction", "written_tokens")
-UNKNOWN_ASKING = Asking(prefix=None, close_think=None)
-Whole = PlainSerializer(lambda block: block.to_dict())  # also the fields with default values: absent would mean unknown
-RunBlock = Annotated[RunConfig, BeforeValidator(_unknown_run), Whole]
-ProbeSetBlock = Annotated[ProbeSet, BeforeValidator(_unknown), Whole]
 Text = Annotated[str, BeforeValidator(_digits)]
 Integer = Annotated[int, Field(ge=-(2**63), lt=2**63)]  # the integers of SQLite
 Count = Annotated[int, Field(ge=0, lt=2**63)]

@@ -162,7 +162,7 @@ def beside(runs: Sequence[Path], name: str) -> Path:
     first = runs[0]
     if len(runs) > 1:
         return first.parent / name
-    return first / name if first.is_dir() else first.with_name(f"{first.stem}-{name}")
+    return first / name if first.is_dir() else first.with_name(f"{Path(first.name.removesuffix('.gz')).stem}-{name}")
 
 
 def unique_names(names: Sequence[str]) -> list[str]:

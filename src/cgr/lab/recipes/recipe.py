@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails, to_json
 
 from cgr.engines.base import ModelInfo
 from cgr.engines.open import ModelOptions, describe_file, is_local_file
-from cgr.errors import UnknownName, UsageError
+from cgr.errors import ModelNotFound, UnknownName, UsageError
 from cgr.lab.questions import load_questions
 from cgr.lab.record.generate import WRITTEN_TOKENS, Plan
 from cgr.lab.report.numbers import THRESHOLDS, check_thresholds
@@ -23,6 +23,7 @@ from cgr.lab.store.config import DEFAULT, NATURAL, ProbeRequest, RunConfig
 from cgr.lab.validation import UNKNOWN, sentence
 from cgr.probing import PREFIX, CloseThink
 from cgr.records import Question
+from cgr.rules import make_rule
 from cgr.settings import BUDGET, INSTRUCTION, PROMPT_ROOM, Settings
 from cgr.solve import EMBEDDED
 
@@ -41,6 +42,8 @@ LISTS = {
     "penalties": ("a list of numbers", "penalties = [0, 0.5]"),
     "dialect": ("a list of texts", 'dialect = ["stream=no"]'),
     "fields": ("a table of names", 'fields = { gold = "answer" }'),
+    "examples": ("a list of files", 'examples = ["worked-examples/word-problems.toml"]'),
+    "forcing": ("a table of parameters", 'forcing = { at_most = 1, text = "\\nWait" }'),
     "further_probes": ("a list of tables", '[[further_probes]], and below it: name = "every-16"'),
 }
 VALUES = {
@@ -101,6 +104,8 @@ class Recipe:
     temperature: float = 0.6
     top_p: float = 1.0
     instruction: str = INSTRUCTION
+    system: str = ""
+    examples: tuple[str, ...] = ()
     written_tokens: int = WRITTEN_TOKENS
     logprobs: bool = False
     probe: Probing = "afterwards"
@@ -114,6 +119,7 @@ class Recipe:
     ablations: bool = False
     further_probes: tuple[ExtraProbes, ...] = ()
     forced: bool = False
+    forcing: dict[str, int | str] = field(default_factory=dict)
     sessions: int | None = None
     threads: int | None = None
     think_tags: str | None = None
@@ -129,6 +135,9 @@ class Recipe:
         check_thresholds(self.thresholds)
         check_penalties(self.penalties)
         self.settings()
+        make_rule("budget-forcing", **self.forcing)
+        if self.forcing and not self.forced:
+            raise UsageError("There is no forced run, so forcing has no use.", "Add: forced = true")
         for what in ("seeds", "limit", "sessions", "threads", "chunk"):
             _check_count(what, getattr(self, what), least=1)
         _check_count("written_tokens", self.written_tokens, least=0)
@@ -162,7 +171,11 @@ class Recipe:
         """What is known about the model without loading it: from its file if that is local, else from the recipe. What the
         recipe leaves open is as in the `stored` run."""
         if is_local_file(self.model, self.base_urls):
-            return describe_file(self.model)
+            try:
+                return describe_file(self.model)
+            except ModelNotFound:
+                if self.budget is None or self.interval is None:  # else a plan can be made without the file
+                    raise
         run = stored or RunConfig()
         context = (max(self.budget or 0, run.budget) or BUDGET) + PROMPT_ROOM
         own = (run.interval, run.budget, run.asking.max_answer_tokens, run.fingerprint if self.model == run.model else "")
@@ -180,7 +193,8 @@ class Recipe:
 
     def forced_plan(self) -> Plan:
         """The same questions and seeds, forced to continue to the budget and probed while they are generated."""
-        return replace(self.plan(), settings=replace(self.settings(), rule="budget-forcing"), probe=True)
+        settings = replace(self.settings(), rule="budget-forcing", parameters=self.forcing)
+        return replace(self.plan(), settings=settings, probe=True)
 
     def with_model(self, model: str) -> Recipe:
         """The same experiment on another model, without the options of the recipe's own model and server."""
@@ -197,6 +211,8 @@ def _check_count(what: str, value: int | None, *, least: int) -> None:
 def read_recipe(path: Path) -> Recipe:
     """The recipe in a TOML file; a `UsageError` names the key that is unknown, missing or has the wrong type."""
     values = _parsed(path)
+    if isinstance(files := values.get("examples"), list):  # beside the recipe, wherever it is called from
+        values["examples"] = [str(path.parent / one) if isinstance(one, str) else one for one in files]
     if "name" in values:  # the file's own name is the name of the recipe
         raise _unknown_key(f"{path}", "name", Recipe)
     try:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from cgr.drive.driver import Driver, Outcome, answer_room
 from cgr.engines.base import Capabilities, Engine, ModelInfo, OnText, Session, Stretch, keyed_seed, written_text
@@ -24,9 +24,10 @@ from cgr.lab.store import DEFAULT, GENERATE, Key, Store
 from cgr.lab.store.config import NATURAL, Asking, ProbeSet, RunConfig
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.lab.store.shard import Shard
+from cgr.prompts import examples_of, prompt_text
 from cgr.reason import Abstention
 from cgr.records import Ended, Question
-from cgr.rules import Action, BudgetForcing, FixedBudget, KeepThinking, Rule, Seen, next_multiple
+from cgr.rules import GO_ON, WAIT, Action, BudgetForcing, FixedBudget, KeepThinking, Rule, Seen, next_multiple
 from cgr.settings import Settings, default_aggregate, options_note
 from cgr.solve import Model
 
@@ -51,16 +52,19 @@ class AskEvery(Rule):
 
 @dataclass(frozen=True, kw_only=True)
 class AskEveryForced(AskEvery):
-    """The same, with the thinking forced to continue to the budget and probed wherever it wanted to end.
+    """The same, with the thinking forced to continue and probed wherever it wanted to end. `at_most`: how often it is
+    forced; None: to the budget.
 
     Both forcing rules can be replayed from such a trace, `cgr-forced` at any threshold: they are equal until one stops.
     """
 
+    at_most: int | None = None
+    text: str = WAIT
     name: ClassVar[str] = "ask-every-forced"
     probes_at_end: ClassVar[bool] = True
 
     def on_end(self, seen: Seen) -> Action:
-        return KeepThinking()
+        return KeepThinking(self.text) if self.at_most is None or seen.forced < self.at_most else GO_ON
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +92,20 @@ class Plan:
                 f"{self.seeds} seeds of {len(self.questions)} questions are too many traces for one run.",
                 f"A run has at most {MAX_TRACES}: use fewer --seeds or a smaller --limit.",
             )
+        if self.forced and (other := self.settings.parameters.keys() - {"text", "at_most"}):
+            raise UsageError(
+                f"{min(other)!r} does not change how traces are recorded.",
+                "Set only text and at_most here; see `cgr rules`.",
+            )
         if self.written_tokens < 0:
             raise UsageError("A model cannot write fewer than 0 tokens.", "Use --written-tokens 0 to write nothing.")
         if not self.questions:
             raise UsageError("There are no questions.", "Choose a source that contains some.")
+
+    @property
+    def forced(self) -> bool:
+        """Whether the thinking is forced to continue where the model wants to end it."""
+        return self.settings.rule in FORCING
 
     def wanted(self) -> list[Key]:
         """Every question and seed, seed by seed: each question is done once before any is done twice."""
@@ -118,12 +132,15 @@ class Plan:
             temperature=self.settings.temperature,
             top_p=self.settings.top_p,
             instruction=self.settings.instruction,
+            system=self.settings.system,
+            examples=examples_of(self.settings.examples),
             asking=Asking.of(settings, info),
             written_tokens=self.written_tokens,
             logprobs=self.logprobs,
             probe=self.probe,
-            rule=self.settings.rule if self.settings.rule in FORCING else NATURAL,
+            rule=self.settings.rule if self.forced else NATURAL,
             shard=str(self.shard or ""),
+            **{f"forced_{name}": value for name, value in self.settings.parameters.items() if self.forced},
         )
 
     def notes(self, capabilities: Capabilities) -> tuple[str, ...]:
@@ -174,12 +191,12 @@ async def generate_trace(
     """One question under one seed: the thinking to its end or to the budget, and the final answer."""
     start = time.monotonic()
     spec = config.asking.spec(question.format, question.text)
-    text = config.prompt(question.text)
-    prompt = await engine.prompt(text)
-    sampling = config.sampling(keyed_seed(seed, text))
+    asked = config.prompt(question.text)
+    prompt = await engine.prompt(asked)
+    sampling = config.sampling(keyed_seed(seed, prompt_text(asked)))
     room = config.budget + await answer_room(engine, spec)
     # A second model has its own chat template, so it needs the text and not the ids.
-    session = await engine.open(prompt if engine.prober is None else text, sampling, room=room)
+    session = await engine.open(prompt if engine.prober is None else asked, sampling, room=room)
     recording = RecordingSession(session, on_tokens, logprobs=config.logprobs)
     try:
         outcome = await Driver(engine, recording, spec, full=True).run(_rule(config), config.budget, Abstention())
@@ -196,7 +213,8 @@ async def generate_trace(
 def _rule(config: RunConfig) -> Rule:
     """The rule that the traces of a run are generated with."""
     if config.rule in FORCING:
-        return AskEveryForced(interval=config.interval) if config.probe else BudgetForcing()
+        how: dict[str, Any] = {"text": config.forced_text, "at_most": config.forced_at_most}
+        return AskEveryForced(interval=config.interval, **how) if config.probe else BudgetForcing(**how)
     return AskEvery(interval=config.interval) if config.probe else FixedBudget()
 
 

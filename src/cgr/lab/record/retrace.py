@@ -243,11 +243,11 @@ def interval_cuts(trace: RecordedTrace, interval: int) -> tuple[int, ...]:
 
     A cut inside an appended text moves to its end.
     """
-    cuts = set(range(interval, trace.thinking_tokens + 1, interval)) | {at for at, _ in trace.forced}
-    for at, count in trace.forced:
-        inside = cuts & set(range(at + 1, at + count))
-        cuts = cuts - inside | ({at + count} if inside else set())
-    return tuple(sorted(cuts - {0}))
+    ends = {at for at, _ in trace.forced}
+    if ends and trace.ended == "end_of_thinking":  # it was forced a limited number of times
+        ends.add(trace.thinking_tokens)
+    cuts = set(range(interval, trace.thinking_tokens + 1, interval)) | ends
+    return tuple(sorted(set(map(trace.cut, cuts)) - {0}))
 
 
 async def piecewise(trace: RecordedTrace, cuts: Ids, generator: Engine, engine: Engine) -> Reading:

@@ -22,7 +22,7 @@ from cgr.lab.report import figures, numbers, page, raw, tables
 from cgr.lab.report.figures import FigureData
 from cgr.lab.report.result import Report
 from cgr.lab.score.accuracy import PENALTIES, check_penalties
-from cgr.lab.store.config import rule_at_interval
+from cgr.lab.store.needed_probes import rule_at_interval
 from cgr.lab.store.recorded import SHADOW, RecordedTrace, RunInfo, is_shadow
 
 FOLDER, JSON = "report", "report.json"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
@@ -12,9 +12,10 @@ from cgr.certainty import check as check_aggregate
 from cgr.engines.base import ModelInfo, Sampling
 from cgr.errors import UnknownName, UsageError
 from cgr.probing import INTEGER_TOKENS, MAX_TOKENS, PREFIX, READS, CloseThink, ProbeSpec, Reads, option_letters
-from cgr.records import AnswerFormat, Record
-from cgr.rules import Rule, Seen, known_rules, make_rule
-from cgr.rules.base import check_at_least_one, rule_class
+from cgr.prompts import Example
+from cgr.records import AnswerFormat, Conversation, Record
+from cgr.rules import WAIT
+from cgr.rules.base import check_at_least_one
 from cgr.settings import INSTRUCTION, Settings, default_interval
 
 DEFAULT = "default"  # the probe set that reports read unless another is named
@@ -70,7 +71,8 @@ class RunConfig(Record):
 
     `interval`: the default interval of its probes; 0 if unknown. `probe`: whether it was probed while it was generated.
     `written_tokens`: the most tokens that the model may write after a natural end. `rule`: `fixed-budget`, or the rule that
-    forced the thinking to continue to the budget. `shard`: the part of a larger run that this is, such as `3/16`.
+    forced the thinking to continue, with its text and how often at most. `system`, `examples`: before each question.
+    `shard`: the part of a larger run that this is, such as `3/16`.
     """
 
     model: str = IMPORTED
@@ -87,6 +89,10 @@ class RunConfig(Record):
     logprobs: bool = False
     probe: bool = False
     rule: str = NATURAL
+    system: str = ""
+    examples: tuple[Example, ...] = ()
+    forced_text: str = WAIT
+    forced_at_most: int | None = None
     shard: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -94,9 +100,10 @@ class RunConfig(Record):
         found = asdict(self)
         return found if self.shard else {name: value for name, value in found.items() if name != "shard"}
 
-    def prompt(self, question: str) -> str:
-        """The text of the prompt for a question; with the default instruction if that of the run is unknown."""
-        return Settings(instruction=INSTRUCTION if self.instruction is None else self.instruction).prompt(question)
+    def prompt(self, question: str) -> Conversation:
+        """The prompt for a question; with the default instruction if that of the run is unknown."""
+        instruction = INSTRUCTION if self.instruction is None else self.instruction
+        return Settings(instruction=instruction, system=self.system, examples=self.examples).prompt(question)
 
     def sampling(self, seed: int) -> Sampling:
         """How the thinking is sampled under this seed."""
@@ -211,6 +218,8 @@ def differences(stored: RunConfig | ProbeSet, wanted: RunConfig | ProbeSet) -> l
 
 
 def _difference(name: str, there: object, here: object) -> str:
+    if name == "examples":
+        return "the worked examples are others"
     if there == here:  # a model with the same name
         return f"the weights of {here!r} have changed"
     return f"{name.replace('_', ' ')} is {there!r} there and {here!r} here"
@@ -226,73 +235,3 @@ def refuse_differences(what: str, stored: RunConfig | ProbeSet, wanted: RunConfi
 def in_words(parts: Sequence[str]) -> str:
     """`a`, `a and b`, or `a, b and c`."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
-def requests_of(rule: Rule) -> tuple[ProbeRequest, ...]:
-    """The probe sets that a rule reads: its own and, if that holds no answers, one with answers at the same positions."""
-    if not rule.thinks:
-        return (ProbeRequest("start", close_think="always"),)
-    first = rule.next_probe(Seen(0))
-    if first is None:
-        return ()
-    asks, where = rule.probe_style, rule.place or "interval"
-    interval = getattr(rule, "interval", first) if rule.place is None else None
-    own = ProbeRequest(where, interval, **asdict(asks) | {"reads": asks.reads or "answer"}, anywhere=rule.any_position)
-    return (own,) if rule.answers else (own, ProbeRequest(where, interval, close_think="always"))
-
-
-def requests_for(
-    names: Iterable[str], config: RunConfig, stored: Iterable[ProbeSet] = (), interval: int | None = None
-) -> list[ProbeRequest]:
-    """The requests for every probe set that these rules (or `all`) read, each once.
-
-    A suitable set of the run (`stored`) is continued in place of a new one; imported probes at irregular positions are
-    complete. Rules without probes are skipped, and so are rules that need another run (forced, or with log-probabilities of
-    the thinking). `interval`: for rules that leave it open; by default that of the run.
-    """
-    known, sets = known_rules(), [*stored]
-    chosen = [one for name in names for one in (known if name == ALL else [name])]
-    found: dict[ProbeRequest, None] = {}
-    for name in chosen:
-        if name not in known:
-            raise UnknownName.among("rule", name, [*known, ALL])
-        rule = rule_at_interval(name, interval or config.probe_interval)
-        for request in () if rule.forces else requests_of(rule):
-            suitable = next((one for one in sets if satisfies(one, request, config)), None)
-            if suitable is None:
-                suitable = ProbeSet(request.where, request.interval or 0, request.asking(config.asking))
-                sets.append(suitable)
-            if suitable.where != "anywhere" or suitable.interval:
-                found[ProbeRequest.matching(suitable)] = None
-    return [*found]
-
-
-def rule_at_interval(name: str, interval: int) -> Rule:
-    """A rule by name, with this interval if it has one."""
-    known = rule_class(name).parameters()
-    return make_rule(name, **({"interval": interval} if "interval" in known and interval >= 1 else {}))
-
-
-def satisfies(stored: ProbeSet, request: ProbeRequest, config: RunConfig) -> bool:
-    """Whether a set holds the requested probes: the same options, at all of the positions.
-
-    The aggregate does not matter: it is recomputed from the probabilities.
-    """
-    if _decoding_options(stored.asking) != _decoding_options(request.asking(config.asking)):
-        return False
-    return has_positions(stored, request, config)
-
-
-def has_positions(stored: ProbeSet, request: ProbeRequest, config: RunConfig) -> bool:
-    """Whether a set has probes at all of the requested positions."""
-    if stored.where == "anywhere":
-        return request.where == "interval" and request.anywhere
-    if request.where != "interval" or stored.where != "interval":
-        return stored.where == request.where
-    return stored.interval > 0 and (request.interval or config.probe_interval) % stored.interval == 0
-
-
-def _decoding_options(asking: Asking) -> tuple[object, ...]:
-    """The options that change what a probe decodes. Unknown ones count as the usual ones."""
-    known = asking.known()
-    return known.prefix, known.max_answer_tokens, known.reads, known.close_think == "always"

@@ -50,6 +50,10 @@ class RecordedTrace(Record):
     tops: tuple[float, ...] = ()
     forced: tuple[tuple[int, int], ...] = ()
 
+    def cut(self, at: int) -> int:
+        """Where the trace is cut for a probe at this position: inside a text that was appended, at its end."""
+        return next((start + count for start, count in self.forced if start < at < start + count), at)
+
 
 @dataclass(frozen=True, slots=True)
 class RunInfo(Record):

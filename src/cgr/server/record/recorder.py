@@ -20,7 +20,8 @@ from cgr.engines.base import Engine, Sampling
 from cgr.errors import CgrError, UsageError
 from cgr.lab.record.probe import AskAt
 from cgr.lab.record.retrace import RetraceEngine, interval_cuts
-from cgr.lab.store.config import Asking, ProbeSet, RunConfig, requests_of, satisfies
+from cgr.lab.store.config import Asking, ProbeSet, RunConfig
+from cgr.lab.store.needed_probes import requests_of, satisfies
 from cgr.lab.store.recorded import SHADOW, SHADOW_TEXT, RecordedTrace
 from cgr.lab.store.schema import StoreError
 from cgr.reason import Abstention

@@ -1,0 +1,151 @@
+"""The shipped recording of a real model: its numbers, computed here from the lines of the file by the definitions alone."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cgr.lab.calibrate import calibrate, open_finished
+from cgr.lab.compare import compare_run
+from cgr.lab.exchange import export_run, import_run
+from cgr.lab.report import reported
+from cgr.lab.report.result import Report
+from cgr.lab.store import Store
+from cgr.rules import CgrForced
+
+FILE = Path(__file__).parents[2] / "examples" / "qwen2.5-coder-1.5b-gsm8k-forced.jsonl.gz"
+THRESHOLDS = (0.9, 0.95, 0.99, 0.999)
+Line = dict[str, Any]
+
+
+@cache
+def lines() -> tuple[Line, ...]:
+    return tuple(map(json.loads, gzip.decompress(FILE.read_bytes()).splitlines()))
+
+
+@cache
+def report() -> Report:
+    return reported(FILE, THRESHOLDS, (0.0, 1.0), None, "cgr").report
+
+
+def same(one: str, other: str) -> bool:
+    """Equal as texts or as numbers; thousands may have commas, and dollars a sign."""
+
+    def number(text: str) -> Fraction | str:
+        plain = text.replace("\\$", "").replace("$", "").replace(",", "").strip().removesuffix(".")
+        try:
+            return Fraction(plain)
+        except ValueError:
+            return text.strip()
+
+    return number(one) == number(other)
+
+
+def right(line: Line, answer: str, closed: bool) -> bool:
+    return closed and same(answer, line["gold"])
+
+
+def sure(probe: Line, threshold: float) -> bool:
+    return bool(probe["closed"] and probe["probabilities"] and min(probe["probabilities"]) >= threshold)
+
+
+def agrees(line: Line, probe: Line) -> bool:
+    return bool(probe["closed"] and line["final_closed"] and same(probe["answer"], line["final_answer"]))
+
+
+def decoded(probe: Line) -> int:
+    """Tokens that a probe decoded, by default its content and the closing brace."""
+    return int(probe.get("decoded", len(probe["probabilities"]) + probe["closed"]))
+
+
+def stopped(line: Line, threshold: float) -> tuple[int, bool, int]:
+    """The thinking tokens, whether the answer is right, and the tokens of probes, if the first sure probe stops."""
+    spent = 0
+    for probe in line["probes"]:
+        spent += decoded(probe)
+        if sure(probe, threshold):
+            return probe["at"], right(line, probe["answer"], True), spent
+    return line["thinking_tokens"], right(line, line["final_answer"], line["final_closed"]), spent
+
+
+def settled(line: Line) -> int:
+    """The first probe from which on every answer is the final one."""
+    at = int(line["thinking_tokens"])
+    for probe in reversed(line["probes"]):
+        if not agrees(line, probe):
+            break
+        at = probe["at"]
+    return at
+
+
+def test_it_holds_no_texts_and_is_small() -> None:
+    assert FILE.stat().st_size < 2_000_000
+    for line in lines():
+        assert not {"question", "text", "ids", "prompt_ids", "written", "logprobs"} & line.keys()
+        assert (line["budget"], line["thinking_tokens"], line["ended"]) == (640, 640, "budget")
+        assert line["forced"]
+        assert line["run"]["rule"] == "budget-forcing"
+        assert (line["run"]["budget"], line["run"]["interval"], line["run"]["temperature"]) == (640, 48, 0.6)
+        assert "/" not in line["run"]["model"] + line["run"]["source"]
+    assert len({line["question_id"] for line in lines()}) == len(lines())
+
+
+def test_every_end_was_probed_before_it_was_forced_on() -> None:
+    for line in lines():
+        probed = {probe["at"] for probe in line["probes"]}
+        assert {at for at, _ in line["forced"] if at} <= probed
+
+
+def test_the_baseline() -> None:
+    count = sum(right(line, line["final_answer"], line["final_closed"]) for line in lines())
+    assert report().baseline.correct_mean == count
+    assert report().baseline.accuracy == pytest.approx(count / len(lines()))
+    assert report().baseline.thinking_tokens_mean == 640
+
+
+@pytest.mark.parametrize("place", range(len(THRESHOLDS)))
+def test_what_a_threshold_saves_and_loses(place: int) -> None:
+    made = [stopped(line, THRESHOLDS[place]) for line in lines()]
+    row, saving = report().thresholds[place], report().savings[place]
+    assert row.correct_mean == sum(good for _, good, _ in made)
+    assert saving.total == sum(640 - at for at, _, _ in made)
+    assert saving.probe_tokens == sum(spent for _, _, spent in made)
+    assert saving.net_total == saving.total - saving.probe_tokens
+    assert saving.share == pytest.approx(saving.total / (640 * len(made)))
+    cost = sum(at + spent for at, _, spent in made) / len(made)
+    assert report().adaptive[place].cost_mean == pytest.approx(cost)
+
+
+def test_head_room_and_false_sureness() -> None:
+    assert report().headroom == pytest.approx(1 - sum(map(settled, lines())) / (640 * len(lines())))
+    for row in report().false_sure:
+        found = [agrees(line, probe) for line in lines() for probe in line["probes"] if sure(probe, row.threshold)]
+        assert row.probes == len(found)
+        assert row.share == (pytest.approx(1 - sum(found) / len(found)) if found else None)
+
+
+def test_compare_has_the_forcing_rules() -> None:
+    compared = compare_run(FILE, ["budget-forcing", "cgr-forced"])
+    assert {entry.rule for entry in compared.entries} == {"budget-forcing", "cgr-forced"}
+    (forced,) = (entry for entry in compared.entries if entry.rule == "cgr-forced")
+    points = {point.value: point for point in forced.sweep if point.value is not None}
+    for threshold in points.keys() & set(THRESHOLDS):
+        made = [stopped(line, threshold) for line in lines()]
+        assert points[threshold].accuracy == pytest.approx(sum(good for _, good, _ in made) / len(made))
+    assert points.keys() & set(THRESHOLDS)
+
+
+def test_it_can_be_imported_calibrated_and_exported_again(tmp_path: Path) -> None:
+    import_run(FILE, tmp_path / "run")
+    found = calibrate(open_finished(tmp_path / "run"), CgrForced(interval=48))
+    assert (found.questions, found.rule, found.parameters["text"]) == (len(lines()), "cgr-forced", "\nWait")
+    export_run(tmp_path / "run", tmp_path / "again.jsonl.gz")
+    assert gzip.decompress((tmp_path / "again.jsonl.gz").read_bytes()) == gzip.decompress(FILE.read_bytes())
+    with Store.open(tmp_path / "run") as store:
+        assert {question.text for question in store.questions()} == {""}
