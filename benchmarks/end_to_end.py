@@ -5,15 +5,16 @@
 3. `cgr serve --calibration --audit` answers further questions of the usual traffic, and then other, harder ones. Its audits
    see the change, and `--on-broken off` stops the early stops.
 
-It runs on the embedded model, whose problems come in three families. By default the usual traffic is of two of them, and
-the harder one of the third, with four steps. Nothing here knows what the model finds hard: where the other traffic is no
-riskier, there is no alarm, and the result says so.
+It runs on the embedded model, whose problems come in three families. By default the usual traffic is of the easiest one,
+and the harder traffic of another one. Nothing here knows what the model finds hard: where the other traffic is no riskier,
+there is no alarm, and the result says so.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import re
 import subprocess
 import sys
@@ -32,13 +33,15 @@ import click
 
 from cgr.calibration import FILE, percent, sentence
 from cgr.calibration import read as read_calibration
+from cgr.lab.decide.run import Run
 from cgr.lab.output import style, write_json
+from cgr.lab.store.merge import merge
 from cgr.model.problems import unseen
 
-QUESTIONS, USUAL, HARDER = 600, 200, 400
+QUESTIONS, USUAL, HARDER = 600, 100, 300
 EPSILON = 0.02
 CLIENTS = 4
-USUAL_KINDS, HARDER_KINDS = "product,gcd:2,3,4", "map:4"
+USUAL_KINDS, HARDER_KINDS = "gcd:2,3,4,5,6", "map:4"
 FIGURE = "end-to-end"
 CAPTION = "Bounds of the risk, from audits behind the replies"
 
@@ -123,17 +126,19 @@ def questions(kinds: str, count: int, seed: int = 0) -> list[str]:
     found = [problem.text for problem in islice(wanted, count)]
     if len(found) < count:
         raise SystemExit(f"There are only {len(found)} such problems: ask for fewer.")
+    random.Random(seed).shuffle(
+        found
+    )  # some levels have few problems: the last ones would be of other levels than the first
     return found
 
 
-def record(folder: Path, texts: Sequence[str]) -> float:
-    """Answer the questions in the shadow; the mean of their thinking tokens."""
+def record(folder: Path, texts: Sequence[str]) -> None:
+    """Answer the questions in the shadow."""
     options = ("--shadow", "--record", str(folder), "--sessions", str(CLIENTS), "--shutdown-seconds", "600")
     with served(*options) as server, ThreadPoolExecutor(CLIENTS) as pool:
-        replies = list(pool.map(server.chat, texts, range(len(texts))))
+        list(pool.map(server.chat, texts, range(len(texts))))
         while server.metric("cgr_shadow_recorded_total") + server.metric("cgr_shadow_dropped_total") < len(texts):
             sleep(0.2)
-    return _mean([reply["usage"]["reasoning_tokens"] for reply in replies])
 
 
 def calibrate(folder: Path, epsilon: float) -> None:
@@ -211,17 +216,17 @@ def draw(found: Watched, epsilon: float) -> Any:
     return figure
 
 
-def summary(found: Watched, mean: float, calibration: Path) -> dict[str, Any]:
+def summary(found: Watched, run: Path) -> dict[str, Any]:
     """What happened, as numbers."""
-    promise, alarm = read_calibration(calibration), found.alarm
-    usual = found.points[next(place for place, one in enumerate(found.points) if one.requests >= found.shift)]
+    promise, alarm = read_calibration(run / FILE), found.alarm
+    usual = next((one for one in found.points if one.requests >= found.shift), found.points[-1])
     return {
         "promise": sentence(promise),
         "threshold": promise.parameter,
         "questions": promise.questions,
         "losses": promise.losses,
         "bound": promise.bound,
-        "mean_thinking_tokens": mean,
+        "mean_thinking_tokens": _mean([trace.thinking_tokens for trace in Run.open(run).traces()]),
         "usual": asdict(usual) | {"mean_thinking_tokens": _mean(found.thinking[: found.shift])},
         "alarm": asdict(alarm) if alarm else None,
         "requests_to_alarm": alarm.requests - found.shift if alarm else None,
@@ -246,6 +251,8 @@ def told(numbers: dict[str, Any]) -> str:
     ]
     if numbers["alarm"] is None:
         lines.append(f"Harder traffic: no alarm. Its risk is not shown to be above {percent(epsilon)}.")
+    elif numbers["requests_to_alarm"] <= 0:
+        lines.append("There was an alarm in the usual traffic, which should be rare.")
     else:
         lines.append(
             f"Harder traffic: {numbers['losses_to_alarm']} losses in {numbers['requests_to_alarm']} requests, then the "
@@ -257,6 +264,7 @@ def told(numbers: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("runs/end-to-end"), help="a new folder")
+    parser.add_argument("--recording", type=Path, metavar="RUN", help="a recording of the usual traffic, if there is one")
     parser.add_argument("--questions", type=int, default=QUESTIONS, help="to record")
     parser.add_argument("--usual", type=int, default=USUAL, help="requests of the usual traffic with the promise")
     parser.add_argument("--harder", type=int, default=HARDER, help="harder requests at most")
@@ -269,10 +277,13 @@ def main() -> None:
         raise SystemExit(f"There is already something in {given.out}.")
     began, run = monotonic(), given.out / "shadow"
     usual = questions(given.usual_kinds, given.questions + given.usual)
-    mean = record(run, usual[: given.questions])
+    if given.recording:
+        merge([given.recording], run)
+    else:
+        record(run, usual[: given.questions])
     calibrate(run, given.lose_at_most)
     found = watch(run / FILE, usual[given.questions :], questions(given.harder_kinds, given.harder))
-    numbers = summary(found, mean, run / FILE) | {"epsilon": given.lose_at_most, "seconds": monotonic() - began}
+    numbers = summary(found, run) | {"epsilon": given.lose_at_most, "seconds": monotonic() - began}
     write_json(given.out / f"{FIGURE}.json", numbers)
     style.write(FIGURE, CAPTION, lambda: draw(found, given.lose_at_most), given.out)
     if given.figure:

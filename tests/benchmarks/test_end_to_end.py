@@ -65,8 +65,8 @@ def test_the_result_in_words_and_as_a_figure(broken: bool) -> None:
     numbers = {
         "epsilon": 0.02, "questions": 600, "mean_thinking_tokens": 100.0, "promise": "A promise.", "threshold": 0.97,
         "usual": {"audits": 4, "losses": 0, "lower": 0.0, "upper": 0.5, "mean_thinking_tokens": 60.0},
-        "alarm": {} if broken else None, "losses_to_alarm": 3, "requests_to_alarm": 4,
-        "stopped_after_alarm": 0, "seconds": 60.0,
+        "alarm": {} if broken else None, "losses_to_alarm": 3, "requests_to_alarm": 4, "stopped_after_alarm": 0,
+        "seconds": 60.0,
     }  # fmt: skip
     words = "3 losses in 4 requests, then the alarm" if broken else "no alarm"
     assert words in told(numbers)
