@@ -62,7 +62,7 @@ class Store:
         """The run in this folder, for reading or also for writing."""
         folder = schema.folder_of(path)
         if not (folder / FILE).is_file():
-            raise NotARun(f"There is no run in {folder}.", "Make one with `cgr generate` or `cgr import`.")
+            raise schema.no_run(folder)
         return cls._opened(path, None, write=write)
 
     @classmethod

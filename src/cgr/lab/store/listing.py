@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from cgr.errors import CgrError, UsageError
-from cgr.lab.store import Store
-from cgr.lab.store.schema import FILE, is_being_written
+from cgr.lab.store import NotARun, Store
+from cgr.lab.store.schema import FILE, folder_of, is_being_written
 from cgr.records import Record
 
 DEPTH = 3  # folders below the listed one that are searched
@@ -37,6 +37,18 @@ class ListedRun(Record):
     size: int = 0
     changed: str = ""
     problem: str = ""
+
+
+def holds_traces(path: Path) -> bool:
+    """Whether a run with traces is in this folder. A command that was killed early leaves a file without any, or an empty
+    one; both can be filled."""
+    if not (folder_of(path) / FILE).is_file():
+        return False
+    try:
+        with Store.open(path) as store:
+            return bool(store.made())
+    except NotARun:
+        return False  # a file that is not a run is refused when it is opened for writing
 
 
 def list_runs(folder: Path) -> tuple[ListedRun, ...]:

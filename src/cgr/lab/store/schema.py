@@ -161,10 +161,19 @@ def _prepared(connection: sqlite3.Connection, *statements: str) -> sqlite3.Conne
     return connection
 
 
+def no_run(folder: Path) -> NotARun:
+    """The error for a folder without a run, or with the empty file of a command that was killed at its very beginning."""
+    return NotARun(f"There is no run in {folder}.", "Make one with `cgr generate` or `cgr import`.")
+
+
+def _is_empty(db: sqlite3.Connection) -> bool:
+    return not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+
+
 def write_schema(db: sqlite3.Connection, config: str, version: str) -> None:
     """Create every table in one transaction: a file has all of them, or none if the process was killed here. A file that
     has them is left as it is."""
-    if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+    if not _is_empty(db):
         return
     db.execute("BEGIN IMMEDIATE")
     for table in TABLES:
@@ -179,6 +188,8 @@ def check_schema(db: sqlite3.Connection, file: Path, *, write: bool = False) -> 
     """The schema version of the file. An older file can be read; it is upgraded before it is written."""
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()
+    if not application and _is_empty(db):
+        raise no_run(file.parent)
     if application != APPLICATION:
         raise NotARun(f"{file} is a database, but not a run.", "Give a folder made by `cgr generate --out`.")
     if not 1 <= version <= VERSION:
