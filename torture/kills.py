@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any, cast
 
 from cgr.lab.store import Store
 from cgr.lab.store.recorded import RecordedTrace
@@ -27,8 +28,8 @@ TOLERANCE = 1e-4  # of log-probabilities that llama.cpp computes in batches of a
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Commands of which the one at `killed` is killed; those before it are run once for all trials. `exact`: the model gives
-    the same numbers to the last bit, so every file must be the same byte for byte."""
+    """Commands of which the one at `killed` is killed; those before it are run once for all trials. `exact`: the model
+    gives the same numbers to the last bit, so every file must be the same byte for byte."""
 
     commands: tuple[tuple[str, ...], ...]
     killed: int
@@ -42,6 +43,7 @@ def pipelines(address: str) -> dict[str, Pipeline]:
     generate = ("generate", *QUESTIONS, "--seeds", "2", "--out", "run", "--quiet")
     part = ("generate", *QUESTIONS, "--seeds", "1", "--out", "part", "--quiet", *server)
     usual = ((*generate, *server), (*PROBE, *server), REPORT)
+    export, report = ("export", "run", "run.jsonl"), ("report", "in", "--out", "report")
     into, both = ("import", "run.jsonl", "in"), ("merge", "part", "run", "--out", "both")
     return {
         "generate": Pipeline(usual, 0),
@@ -73,6 +75,9 @@ class Prepared:
     "no recorded row is lost or doubled, no process is left, and after repeating the command every file is the same",
     times=18,
     long=200,
+    mended=(
+        "`cgr import` and `cgr merge` refused a folder in which a killed one had left a file without tables.",
+    ),
 )
 @contextmanager
 def kill(folder: Path) -> Iterator[Try]:
@@ -187,7 +192,7 @@ def _close(a: object, b: object) -> bool:
     if isinstance(a, tuple) and isinstance(b, tuple):
         return len(a) == len(b) and all(map(_close, a, b))
     if isinstance(a, Record | Token) and type(a) is type(b):
-        return all(_close(getattr(a, one.name), getattr(b, one.name)) for one in fields(a))
+        return all(_close(getattr(a, one.name), getattr(b, one.name)) for one in fields(cast(Any, a)))
     return a == b
 
 

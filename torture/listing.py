@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from torture import damage
 from torture.kills import kill
 from torture.knocks import Knock
 
 
 def known_knocks() -> list[Knock]:
     """Every knock."""
-    return [kill]
+    return [kill, damage.cut, damage.flip, damage.newer]

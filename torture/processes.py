@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import resource
 import shutil
@@ -10,11 +11,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
 from cgr.cli.main import BUG, MODULES, VERBS
 from cgr.cli.main import main as cgr_main
+from cgr.cli.main import run
 
 MAX_SECONDS = 900.0  # far more than any command takes here, however busy the machine is
 PRELOADED = ("numpy", "matplotlib.figure", "matplotlib.backends.backend_agg", "xllamacpp", "aiohttp", "rich.progress")
@@ -88,6 +91,14 @@ def preload() -> None:
 def cgr(*arguments: str, folder: Path, before: Callable[[], None] | None = None) -> Done:
     """Run a command in this folder to its end. `before` is called in the child, before the command."""
     return Child(arguments, folder, before).wait()
+
+
+def called(*arguments: str) -> Done:
+    """Run a command inside this process, which is much faster: for commands that end by themselves."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = run(arguments)
+    return Done(tuple(arguments), code, out.getvalue(), err.getvalue())
 
 
 def succeed(*arguments: str, folder: Path) -> Done:
