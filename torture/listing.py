@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from torture import damage
+from torture import damage, places
 from torture.kills import kill
 from torture.knocks import Knock
 
 
 def known_knocks() -> list[Knock]:
     """Every knock."""
-    return [kill, damage.cut, damage.flip, damage.newer]
+    return [
+        kill,
+        places.disk_full,
+        places.read_only,
+        places.two_processes,
+        places.clock,
+        damage.cut,
+        damage.flip,
+        damage.newer,
+    ]

@@ -15,9 +15,8 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
-from cgr.cli.main import BUG, MODULES, VERBS
+from cgr.cli.main import BUG, MODULES, VERBS, run
 from cgr.cli.main import main as cgr_main
-from cgr.cli.main import run
 
 MAX_SECONDS = 900.0  # far more than any command takes here, however busy the machine is
 PRELOADED = ("numpy", "matplotlib.figure", "matplotlib.backends.backend_agg", "xllamacpp", "aiohttp", "rich.progress")

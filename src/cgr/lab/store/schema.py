@@ -10,13 +10,14 @@ from pathlib import Path
 from urllib.parse import quote
 
 from cgr.errors import CgrError, UsageError
+from cgr.lab.store import checks
 
 FILE = "run.sqlite"
 LOCK = "run.lock"
 FORCED = "forced"
 BUSY_TIMEOUT = 5.0  # seconds to wait for the transaction of another process
 APPLICATION = 0x63677231  # "cgr1"
-VERSION = 4
+VERSION = 6
 CONTINUES = "Then repeat the command: it continues where it stopped."
 ADDED_COLUMNS = (  # since version 1: the version, the table, and the column
     (2, "traces", "tops BLOB NOT NULL DEFAULT x''"),
@@ -57,6 +58,7 @@ TABLES = (
         question INTEGER NOT NULL REFERENCES questions(number), seed INTEGER NOT NULL, stage TEXT NOT NULL,
         message TEXT NOT NULL, hint TEXT NOT NULL, PRIMARY KEY (question, seed, stage)
     )""",
+    checks.TABLE,
 )
 
 
@@ -181,6 +183,7 @@ def write_schema(db: sqlite3.Connection, config: str, version: str) -> None:
     db.execute(f"PRAGMA application_id={APPLICATION}")
     db.execute(f"PRAGMA user_version={VERSION}")
     db.execute("INSERT INTO run VALUES (?, ?, ?)", (config, version, datetime.now(UTC).isoformat(timespec="seconds")))
+    checks.Checks(db, VERSION).add_run()
     db.execute("COMMIT")
 
 
@@ -207,5 +210,8 @@ def _upgrade(db: sqlite3.Connection, version: int) -> None:
     for since, table, column in ADDED_COLUMNS:
         if since > version:
             db.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
+    if version < checks.SINCE:
+        db.execute(checks.TABLE)
+        checks.write_all(db)
     db.execute(f"PRAGMA user_version={VERSION}")
     db.execute("COMMIT")
