@@ -135,7 +135,7 @@ def _resume(pipeline: Pipeline, place: Path) -> None:
     """Repeat the command that was killed. One that had finished may refuse to do its work twice, in a sentence."""
     done = Child(pipeline.commands[pipeline.killed], place).wait()
     if refused(done):
-        assert "already" in done.err, done.err
+        assert "already" in done.err, (done.arguments, done.err)
     for command in pipeline.commands[pipeline.killed + 1 :]:
         succeed(*command, folder=place)
 
@@ -193,7 +193,7 @@ def _close(a: object, b: object) -> bool:
 
 
 def compare_files(place: Path, wanted: Path) -> None:
-    """Every file but runs and exports, which hold times, is the same byte for byte. A draft of a killed command may be left."""
+    """Every file but runs and exports, which hold times, is the same. A draft of a killed command may be left."""
     names, expected = (
         {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()} for folder in (place, wanted)
     )

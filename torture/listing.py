@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torture import damage, places
+from torture import damage, datafiles, modelfiles, outputs, places, serving
 from torture.kills import kill
 from torture.knocks import Knock
 
@@ -18,4 +18,13 @@ def known_knocks() -> list[Knock]:
         damage.cut,
         damage.flip,
         damage.newer,
+        outputs.output,
+        outputs.page,
+        modelfiles.gguf_prefix,
+        modelfiles.gguf_flip,
+        modelfiles.safetensors_flip,
+        datafiles.data_files,
+        datafiles.parquet_bomb,
+        serving.upstream_faults,
+        serving.clients,
     ]

@@ -59,7 +59,7 @@ def _finish(place: Place, folder: Path) -> None:
     for name in COMMANDS:
         done = place.run(name, folder)
         if refused(done):
-            assert "already" in done.err, done.err
+            assert "already" in done.err, (done.arguments, done.err)
     end = place.prepared.end
     for run in ("run", "in", "both"):
         compare_rows(rows(folder / run), rows(end / run), exact=True)

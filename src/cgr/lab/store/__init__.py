@@ -68,8 +68,11 @@ class Store(RunReader):
         """The configuration of the run in this folder; None if there is no run."""
         if not (schema.folder_of(path) / FILE).is_file():
             return None
-        with cls.open(path) as store:
-            return store.config
+        try:
+            with cls.open(path) as store:
+                return store.config
+        except schema.EmptyFile:
+            return None
 
     @classmethod
     def _opened(cls, path: Path, config: RunConfig | None, *, write: bool) -> Store:

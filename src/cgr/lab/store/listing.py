@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from cgr.errors import CgrError, UsageError
-from cgr.lab.store import NotARun, Store
-from cgr.lab.store.schema import FILE, folder_of, is_being_written
+from cgr.lab.store import Store
+from cgr.lab.store.schema import FILE, EmptyFile, folder_of, is_being_written
 from cgr.records import Record
 
 DEPTH = 3  # folders below the listed one that are searched
@@ -47,8 +47,8 @@ def holds_traces(path: Path) -> bool:
     try:
         with Store.open(path) as store:
             return bool(store.made())
-    except NotARun:
-        return False  # a file that is not a run is refused when it is opened for writing
+    except EmptyFile:
+        return False
 
 
 def list_runs(folder: Path) -> tuple[ListedRun, ...]:

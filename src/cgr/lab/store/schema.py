@@ -66,6 +66,10 @@ class NotARun(UsageError):
     """There is no run here, or it cannot be read."""
 
 
+class EmptyFile(NotARun):
+    """There is a file, but no run in it yet: the command that created it was killed at its very beginning."""
+
+
 class StoreError(CgrError):
     """The file of a run cannot be used: another process writes it, the disk is full, or the file is damaged."""
 
@@ -164,7 +168,7 @@ def _prepared(connection: sqlite3.Connection, *statements: str) -> sqlite3.Conne
 
 
 def no_run(folder: Path) -> NotARun:
-    """The error for a folder without a run, or with the empty file of a command that was killed at its very beginning."""
+    """The error for a folder without a run."""
     return NotARun(f"There is no run in {folder}.", "Make one with `cgr generate` or `cgr import`.")
 
 
@@ -192,7 +196,7 @@ def check_schema(db: sqlite3.Connection, file: Path, *, write: bool = False) -> 
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if not application and _is_empty(db):
-        raise no_run(file.parent)
+        raise EmptyFile(no_run(file.parent).message, "Make one with `cgr generate` or `cgr import`.")
     if application != APPLICATION:
         raise NotARun(f"{file} is a database, but not a run.", "Give a folder made by `cgr generate --out`.")
     if not 1 <= version <= VERSION:
