@@ -4,6 +4,7 @@ VENV := .venv
 VLLM := .venv-vllm
 CLIENTS := .venv-clients
 LITELLM := .venv-litellm
+MUTATE := .venv-mutate
 BIN := $(VENV)/bin
 CGR := $(BIN)/cgr
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
@@ -11,7 +12,7 @@ TRAIN_OUT ?= runs/train
 STEPS ?= 4400
 DECAY_FROM ?= 3000
 
-.PHONY: help setup browser demo test check train export model-card test-transformers test-engines test-clients bench bench-engines house torture clean
+.PHONY: help setup browser demo test check train export model-card test-transformers test-engines test-clients bench bench-engines house torture mutate clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 20
@@ -109,8 +110,20 @@ house: setup  ## size of the code, and the modules that each command uses
 model-card: setup  ## measure the embedded model on unseen problems and write docs/model-card.md
 	$(BIN)/python -m training.card
 
-torture: setup  ## 10,000 generated requests to the server: none may be an error of its own
+torture: setup browser  ## hard knocks, minutes; writes docs/reliability.md (ARGS=--long for hours, ARGS='--only kill --seed 7' for one)
+	$(BIN)/python -m torture --write $(ARGS)
 	CGR_CASES=1250 $(BIN)/python -m pytest tests/server/test_bad_input.py -k generated
 
+$(MUTATE)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(MUTATE)
+	$(MUTATE)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(MUTATE)/bin/python -m pip install --quiet 'mutmut>=3.8,<4'
+	touch $@
+
+# mutmut gives a test that takes long fifteen times as long: the tests of the core, which it runs again and again, are fast.
+mutate: $(MUTATE)/.ready  ## mutation testing of the core (MUTANTS='cgr.certainty*' for a part); lists the survivors
+	$(MUTATE)/bin/mutmut run $(MUTANTS) || true
+	$(MUTATE)/bin/mutmut results
+
 clean:  ## remove the environment and caches
-	rm -rf $(VENV) $(VLLM) $(CLIENTS) $(LITELLM) tests/clients/node/node_modules .mypy_cache .ruff_cache .pytest_cache build dist
+	rm -rf $(VENV) $(VLLM) $(CLIENTS) $(LITELLM) $(MUTATE) mutants tests/clients/node/node_modules .mypy_cache .ruff_cache .pytest_cache build dist

@@ -50,7 +50,7 @@ def _kinds(folder: Path) -> list[Kind]:
     write_jsonl(many, map(to_line, traces(60)))
     succeed("import", "many.jsonl", "many", folder=folder)
     succeed("fit", "run", "--rule", "cgr", "--out", "rule.json", folder=folder)
-    succeed("calibrate", "many", "--loss-at-most", "0.2", "--out", "calibration.json", folder=folder)
+    succeed("calibrate", "many", "--lose-at-most", "0.2", "--out", "calibration.json", folder=folder)
     generate = ("generate", "--questions", "FILE", "--out", "OUT", "--budget", "8", "--limit", "1", "--quiet")
     solve = ("solve", "What is 1+1?", "--budget", "8")
     return [
@@ -74,7 +74,7 @@ def _parquet(path: Path, rows: list[dict[str, Any]]) -> None:
 
 @knock_of(
     "data-files",
-    "questions, traces, recipes, rules and promises as JSONL, JSON, CSV, TOML and Parquet: cut, flipped, or with strange values",
+    "questions, traces, recipes, rules and promises, in JSON, CSV, TOML and Parquet: cut, flipped, with strange values",
     "one sentence, or the command does its work; a promise that was edited is refused",
     times=120,
     long=4000,

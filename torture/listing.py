@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torture import damage, datafiles, modelfiles, outputs, places, serving
+from torture import damage, datafiles, lying, modelfiles, outputs, places, serving
 from torture.kills import kill
 from torture.knocks import Knock
 
@@ -25,6 +25,7 @@ def known_knocks() -> list[Knock]:
         modelfiles.safetensors_flip,
         datafiles.data_files,
         datafiles.parquet_bomb,
+        lying.engine_lies,
         serving.upstream_faults,
         serving.clients,
     ]
