@@ -80,6 +80,7 @@ def _clean(done: Done) -> bool:
     "`cgr solve`, `generate`, `probe`, `report`, `export` and `import` end well or in a sentence; nothing is printed raw",
     times=12,
     long=300,
+    mended=("`cgr report` failed on a run in which no probe had a closed answer.",),
 )
 @contextmanager
 def output(folder: Path) -> Iterator[Try]:

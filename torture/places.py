@@ -72,6 +72,9 @@ def _finish(place: Place, folder: Path) -> None:
     "one sentence; with a larger disk the same commands continue, and the end is the same",
     times=8,
     long=60,
+    mended=(
+        "`cgr generate` did not continue a run whose file was created on a full disk, or by a command killed at once.",
+    ),
 )
 @contextmanager
 def disk_full(folder: Path) -> Iterator[Try]:

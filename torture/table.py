@@ -43,4 +43,5 @@ def table(knocks: Sequence[Knock], figures: dict[str, Any]) -> str:
         if found := figures.get(knock.name):
             counts = f"{found['tried']:,} | {found['lost']} | {len(knock.mended)}"
             lines.append(f"| `{knock.name}` | {knock.what} | {knock.promise} | {counts} |")
-    return "\n".join(lines)
+    mended = [f"- `{knock.name}`: {one}" for knock in knocks for one in knock.mended]
+    return "\n".join([*lines, "", "Mended:", "", *mended])
