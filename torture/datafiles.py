@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import json
+import operator
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +69,8 @@ def _kinds(folder: Path) -> list[Kind]:
 
 
 def _parquet(path: Path, rows: list[dict[str, Any]]) -> None:
-    import pyarrow
-    import pyarrow.parquet
-
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    pyarrow, parquet = (importlib.import_module(name) for name in ("pyarrow", "pyarrow.parquet"))
+    parquet.write_table(pyarrow.Table.from_pylist(rows), path)
 
 
 @knock_of(
@@ -140,7 +141,7 @@ def _strange_somewhere(tree: Any, chance: random.Random) -> None:
     def visit(node: Any) -> None:
         keys = list(node) if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ()
         for key in keys:
-            places.append(lambda value, node=node, key=key: node.__setitem__(key, value))
+            places.append(partial(operator.setitem, node, key))
             visit(node[key])
 
     visit(tree)
@@ -159,13 +160,11 @@ def _strange_somewhere(tree: Any, chance: random.Random) -> None:
 @contextmanager
 def parquet_bomb(folder: Path) -> Iterator[Try]:
     """As questions and as traces, in a child whose memory is limited."""
-    import pyarrow
-    import pyarrow.parquet
-
+    pyarrow, parquet = (importlib.import_module(name) for name in ("pyarrow", "pyarrow.parquet"))
     preload()
     bomb = folder / "bomb.parquet"
     schema = pyarrow.schema([("question", pyarrow.dictionary(pyarrow.int32(), pyarrow.string()))])
-    with pyarrow.parquet.ParquetWriter(bomb, schema, compression="zstd") as writer:
+    with parquet.ParquetWriter(bomb, schema, compression="zstd") as writer:
         text = pyarrow.DictionaryArray.from_arrays(pyarrow.nulls(2_000_000, pyarrow.int32()).fill_null(0), ["x" * 1000])
         for _ in range(100):
             writer.write_table(pyarrow.table({"question": text}, schema=schema))

@@ -91,8 +91,12 @@ def upstream_faults(folder: Path) -> Iterator[Try]:
 
         def one(trial: Trial) -> str:
             kind, what = trial.chance.choice(("think", "probe", "answer", "chat")), trial.chance.choice(FAULTS)
+            if kind == "chat" and what == "hang":  # what is passed on waits as long as its client does
+                kind = "think"
             with lock:
-                fake.troubles.append(Trouble(kind, what, 0 if what.isdigit() else trial.chance.randrange(6)))
+                # a stream may take any time before its first token, so an upstream hangs after it; a probe has three
+                after = 0 if what.isdigit() else trial.chance.randint(1, 2) if what == "hang" else trial.chance.randrange(6)
+                fake.troubles.append(Trouble(kind, what, after))
             own = trial.chance.random() < 0.2
             waiting.append(pool.submit(_ask, server, "A poem" if own else QUESTION, stream=trial.chance.random() < 0.5))
             if len(waiting) < STREAMS:
