@@ -91,7 +91,7 @@ def upstream_faults(folder: Path) -> Iterator[Try]:
 
         def one(trial: Trial) -> str:
             kind, what = trial.chance.choice(("think", "probe", "answer", "chat")), trial.chance.choice(FAULTS)
-            if kind == "chat" and what == "hang":  # what is passed on waits as long as its client does
+            if kind == "chat" and what not in ("reset", "429"):  # what else is passed on is the upstream's
                 kind = "think"
             with lock:
                 # a stream may take any time before its first token, so an upstream hangs after it; a probe has three
