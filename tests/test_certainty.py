@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cgr.certainty import AGGREGATES, DEFAULT, FALLING, aggregate, check, probability
+from cgr.certainty import AGGREGATES, DEFAULT, FALLING, aggregate, check, of_probe, probability
 from cgr.errors import UnknownName
+from cgr.records import Probe
 
 EPSILON = 1e-12
 probabilities = st.lists(st.floats(0, 1), min_size=1, max_size=40)
@@ -93,3 +95,21 @@ def test_an_unknown_aggregate_suggests_the_nearest() -> None:
     with pytest.raises(UnknownName, match="no aggregate called 'minimum'") as caught:
         check("minimum")
     assert "Did you mean 'min'?" in caught.value.hint
+
+
+OPTIONED = Probe(0, "(B)", 0.5, True, (0.9, 0.5), options=(("A", 0.1), ("B", 0.3)))
+
+
+@pytest.mark.parametrize(
+    ("name", "probe", "certainty"),
+    [
+        ("options", OPTIONED, 0.75),
+        ("min", OPTIONED, 0.5),
+        ("options", replace(OPTIONED, answer="C"), 0.5),
+        ("options", replace(OPTIONED, options=()), 0.5),
+        ("options", replace(OPTIONED, options=(("B", 0.0),)), 0.5),
+        ("mean", replace(OPTIONED, answer="x"), 0.7),
+    ],
+)
+def test_certainty_over_the_options(name: str, probe: Probe, certainty: float) -> None:
+    assert of_probe(name, probe) == pytest.approx(certainty)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cgr.errors import UnknownName
-from cgr.reason import Abstention, Append, Ask, Reply, Request, Think, Thought, reason
+from cgr.reason import Abstention, Append, Ask, Reply, Request, Think, Thought, _settled, reason
 from cgr.records import Decision, Probe
-from cgr.rules import BudgetForcing, Cgr, CgrForced, FixedBudget, NoThinking, Rule
+from cgr.rules import GIVE_UP, STOP, Action, BudgetForcing, Cgr, CgrForced, Eat, FixedBudget, NoThinking, Rule, Seen
 
 
 def probe(at: int, certainty: float = 0.2, answer: str = "3", closed: bool = True) -> Probe:
@@ -105,3 +108,54 @@ def test_an_unknown_policy() -> None:
     with pytest.raises(UnknownName, match="abstention policy") as caught:
         Abstention(at_budget="abstein")  # type: ignore[arg-type]
     assert "'abstain'" in caught.value.hint
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivesUp(Rule):
+    """Gives up at its only probe."""
+
+    name: ClassVar[str] = "gives-up"
+    at: int = 4
+
+    def next_probe(self, seen: Seen) -> int | None:
+        return self.at if seen.at < self.at else None
+
+    def on_probe(self, seen: Seen) -> Action:
+        return GIVE_UP
+
+
+def test_giving_up_has_no_answer_but_the_last_certainty() -> None:
+    _, decision = play(GivesUp(), 12, Thought(4), probe(4, 0.3))
+    assert (decision.stop_cause, decision.answer, decision.abstained) == ("gave_up", None, True)
+    assert (decision.certainty, decision.closed, decision.thinking_tokens, decision.final) == (0.3, True, 4, None)
+
+
+def settled(rule: Rule, seen: Seen, action: Action, separate: bool, *replies: Reply) -> tuple[list[Request], Decision]:
+    loop = _settled(rule, seen, action, separate)
+    requests: list[Request] = []
+    try:
+        requests.append(next(loop))
+        for reply in replies:
+            requests.append(loop.send(reply))
+    except StopIteration as stop:
+        decision: Decision = stop.value
+        return requests, decision
+    raise AssertionError(f"It wants more: {requests[-1]}")
+
+
+def test_giving_up_without_a_probe() -> None:
+    requests, decision = settled(GivesUp(), Seen(8), GIVE_UP, False)
+    assert requests == []
+    assert (decision.stop_cause, decision.answer, decision.abstained) == ("gave_up", None, True)
+    assert (decision.certainty, decision.closed, decision.thinking_tokens) == (0.0, False, 8)
+
+
+@pytest.mark.parametrize(("rule", "separate"), [(Cgr(), True), (Eat(), False), (Eat(), True), (Cgr(), False)])
+def test_the_answer_after_a_stop(rule: Rule, separate: bool) -> None:
+    """The probe's own answer, unless it has none or another model was probed: then a last probe is decoded."""
+    again = separate or not rule.answers
+    requests, decision = settled(rule, Seen(8, (probe(8, 0.95, "7"),)), STOP, separate, *([probe(8, 0.8, "9")] * again))
+    assert requests == ([Ask(8, final="certainty", close_thinking=not rule.answers)] if again else [])
+    assert (decision.stop_cause, decision.abstained) == ("certainty", False)
+    assert (decision.answer, decision.certainty) == (("9", 0.8) if again else ("7", 0.95))
+    assert decision.final == (probe(8, 0.8, "9") if again else None)

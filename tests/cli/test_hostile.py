@@ -10,6 +10,7 @@ import sqlite3
 import stat
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -277,6 +278,16 @@ def test_a_question_that_is_gone(six_run: Path, capfd: pytest.CaptureFixture[str
     db.executescript("PRAGMA foreign_keys = OFF; DELETE FROM questions;")
     db.close()
     assert "is damaged" in refused(run(["report", str(six_run)]), *capfd.readouterr())
+
+
+def test_a_run_in_which_no_answer_is_closed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    open_ones = [
+        replace(one, probes=tuple(replace(probe, closed=False, certainty=0.0) for probe in one.probes)) for one in six()
+    ]
+    write_jsonl(tmp_path / "six.jsonl", map(to_line, open_ones))
+    assert run(["import", str(tmp_path / "six.jsonl"), str(tmp_path / "run")]) == 0
+    assert run(["report", str(tmp_path / "run")]) == 0, capfd.readouterr().err
+    assert "No probe has a closed answer." in (tmp_path / "run" / "report" / "figures" / "figures.md").read_text()
 
 
 @pytest.mark.parametrize("seed", ["1e30", "99999999999999999999", '"x"', "null", "1.5"])

@@ -21,6 +21,7 @@ from cgr.lab.exchange import import_run
 from cgr.lab.report import reported
 from cgr.lab.report.result import Report
 from cgr.lab.store import Store
+from cgr.lab.store.checks import write_all
 from cgr.lab.store.config import Asking, ProbeRequest, ProbeSet, RunConfig
 from cgr.lab.store.needed_probes import requests_for, requests_of
 from cgr.rules import Adaptive, Calibrated, Cgr, Deer, known_rules
@@ -287,6 +288,7 @@ def test_traces_that_a_set_lacks_are_counted(several: Path) -> None:
         probing = "SELECT id FROM probings WHERE trace = 1 AND probe_set = 2"
         store._db.execute(f"DELETE FROM probes WHERE probing IN ({probing})")
         store._db.execute("DELETE FROM probings WHERE trace = 1 AND probe_set = 2")
+        write_all(store._db)
     chosen = scored(several, probe_set="wait")
     left_out = "1 of 24 traces is not in the probe set 'wait' and is left out, in the baseline too."
     assert left_out in chosen.notes

@@ -24,6 +24,7 @@ from cgr.lab.fit import calibrated_threshold, warm_floor
 from cgr.lab.record.generate import agenerate
 from cgr.lab.record.probe import aprobe
 from cgr.lab.store import Store
+from cgr.lab.store.checks import write_all
 from cgr.lab.store.config import ProbeRequest
 from cgr.lab.store.needed_probes import requests_for, requests_of
 from cgr.lab.store.recorded import RecordedTrace
@@ -292,6 +293,7 @@ def unfinished(bare: Path) -> Path:
     with Store.open(bare, write=True) as store:
         store._db.execute("DELETE FROM probes")
         store._db.execute("DELETE FROM probings WHERE trace = 1 AND probe_set = 2")
+        write_all(store._db)
     return bare
 
 

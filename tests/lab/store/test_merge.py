@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cgr.errors import CgrError
-from cgr.lab.store import Store
+from cgr.lab.store import NotARun, Store
 from cgr.lab.store.config import Asking, ProbeSet
+from cgr.lab.store.listing import holds_traces
 from cgr.lab.store.merge import merge
+from cgr.lab.store.schema import FILE
 from tests.lab.calibrate.promised import CONFIG, SET, probe, stored, trace, traces
 from tests.support import command
 
@@ -125,3 +128,19 @@ def test_the_command(tmp_path: Path) -> None:
         assert (failed.returncode, failed.stderr.count("\n")) == (2, 2)
         assert words in failed.stderr
     assert not (tmp_path / "new").exists()
+
+
+def test_an_empty_file_is_filled(tmp_path: Path) -> None:
+    """A command that is killed while it creates a run leaves a file without tables."""
+    for folder in (tmp_path / "out", tmp_path / "new"):
+        folder.mkdir()
+        db = sqlite3.connect(folder / FILE)
+        db.execute("PRAGMA journal_mode=WAL")
+        db.close()
+    assert not holds_traces(tmp_path / "out")
+    assert Store.stored_config(tmp_path / "new") is None
+    with pytest.raises(NotARun, match="There is no run"):
+        Store.open(tmp_path / "new")
+    run = stored(tmp_path / "run", traces(1, seeds=1))
+    assert merge([run], tmp_path / "out").traces == 1
+    assert holds_traces(tmp_path / "out")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cgr.errors import CgrError, EngineError, NotRecorded, UnknownName
-from cgr.lab.store import DEFAULT, GENERATE, NotARun, Store, StoreError, schema
+from cgr.lab.store import DEFAULT, GENERATE, NotARun, Store, StoreError, checks, schema
 from cgr.lab.store.config import Asking, OtherConfiguration, ProbeSet, RunConfig, differences
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.records import Probe, Question, Token
@@ -280,6 +280,8 @@ def downgrade(folder: Path, version: int) -> None:
         for since, table, column in schema.ADDED_COLUMNS:
             if since > version:
                 old.execute(f"ALTER TABLE {table} DROP COLUMN {column.split()[0]}")
+        if version < checks.SINCE:
+            old.execute("DROP TABLE checks")
         old.execute(f"PRAGMA user_version={version}")
     old.close()
 
@@ -326,3 +328,59 @@ def test_forced_tokens_and_top_means_are_stored(tmp_path: Path) -> None:
 def test_only_a_set_of_answers_at_an_interval_is_called_default(tmp_path: Path, probe_set: ProbeSet, name: str) -> None:
     with Store.create(tmp_path, CONFIG) as store:
         assert store.add_probe_set(probe_set) == name
+
+
+# Each: SQL that changes something that a result depends on, and that SQLite does not notice.
+CHANGES = {
+    "configuration": "UPDATE run SET config = replace(config, '0', '1')",
+    "question": "UPDATE questions SET gold = '9' || coalesce(gold, '') WHERE number = 1",
+    "probe set": "UPDATE probe_sets SET spec = replace(spec, 'Final', 'Fatal')",
+    "thinking": "UPDATE traces SET ids = zeroblob(length(ids)) WHERE length(ids)",
+    "text": "UPDATE traces SET text = text || 'x'",
+    "final answer": "UPDATE traces SET final = replace(final, '0.', '0.0')",
+    "certainty": "UPDATE probes SET certainty = certainty / 2",
+    "tokens of a probe": "UPDATE probes SET tokens = '[[1, \"x\", -1.0, []]]'",
+    "lost probe": "DELETE FROM probes WHERE at = (SELECT max(at) FROM probes)",
+    "lost probing": "UPDATE probings SET probe_set = 2 WHERE id = (SELECT max(id) FROM probings)",
+    "lost check": "DELETE FROM checks WHERE kind = 'trace'",
+}
+
+
+@pytest.fixture
+def two_traces(tmp_path: Path) -> Path:
+    return made(tmp_path, trace(), trace("a", 1, gold="3"))
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_changed_value_is_noticed(two_traces: Path, name: str) -> None:
+    with Store.open(two_traces) as store:
+        assert read_all(store)
+    db = sqlite3.connect(two_traces / schema.FILE, isolation_level=None)
+    db.execute(CHANGES[name])
+    assert db.total_changes
+    db.close()
+    with pytest.raises(NotARun, match="is damaged"), Store.open(two_traces) as store:
+        read_all(store)
+
+
+def read_all(store: Store) -> list[object]:
+    sets = [one for name in store.probe_sets() for one in store.recorded(name, whole=True)]
+    prompts = [store.prompt_ids(key) for key in store.made()]
+    return [store.config, store.questions(), *sets, *store.recorded(None, whole=True), *prompts]
+
+
+def test_check_sums_are_computed_when_an_older_run_is_upgraded(two_traces: Path) -> None:
+    downgrade(two_traces, checks.SINCE - 1)
+    Store.open(two_traces, write=True).close()
+    with Store.open(two_traces) as store:
+        assert store._one("SELECT count(*) FROM checks") > 0
+        assert read_all(store)
+
+
+def test_a_run_that_is_being_written_is_never_taken_for_damaged(tmp_path: Path) -> None:
+    """A reader sees each list and its check sums in one state."""
+    made(tmp_path, trace())
+    with Store.open(tmp_path, write=True) as writer, Store.open(tmp_path) as reader:
+        for seed in range(100, 130):
+            writer.add_trace(trace(seed=seed))
+            assert len(reader.made()) == seed - 98

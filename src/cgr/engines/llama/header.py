@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -54,26 +55,55 @@ def read_head(path: Path) -> GgufHead:
     try:
         with path.open("rb") as file:
             values = _read(file)
-    except (struct.error, UnicodeDecodeError, EOFError, OverflowError, MemoryError, KeyError) as error:
+    except (struct.error, UnicodeDecodeError, EOFError, OverflowError, MemoryError, KeyError, RecursionError) as error:
         raise NotAModel(f"{path} is incomplete or damaged: its metadata cannot be read.", "Download it again.") from error
     except OSError as error:
         raise NotAModel(f"{path} cannot be read: {error.strerror}.", "Give the path of a .gguf file.") from error
     if values is None:
         raise NotAModel(f"{path} is not a GGUF file.", "Convert it with llama.cpp, or give a file that ends in .gguf.")
-    architecture = values.get("general.architecture", "")
+    try:
+        return _checked(_head(values, path.stem))
+    except ValueError as error:
+        raise NotAModel(f"{path} is damaged: {error}.", "Download it again.") from error
+
+
+def _head(values: dict[str, Any], name: str) -> GgufHead:
+    def value(key: str, kind: type, default: Any = None) -> Any:
+        found = values.get(key, default)
+        if found is not default and type(found) is not kind:
+            raise ValueError(f"{key} is {found!r:.40}")
+        return found
+
+    architecture = value("general.architecture", str, "")
     return GgufHead(
-        name=values.get("general.name", path.stem),
-        context=int(values.get(f"{architecture}.context_length", 0)),
-        chat_template=values.get("tokenizer.chat_template", ""),
-        tokens=tuple(values.get("tokenizer.ggml.tokens", ())),
-        token_types=tuple(values.get("tokenizer.ggml.token_type", ())),
-        begin_id=values.get("tokenizer.ggml.bos_token_id"),
-        end_id=values.get("tokenizer.ggml.eos_token_id"),
-        interval=values.get("cgr.interval"),
-        budget=values.get("cgr.budget"),
-        max_answer_tokens=values.get("cgr.max_answer_tokens"),
-        quantised=values.get("general.file_type", FLOATS[0]) not in FLOATS,
+        name=value("general.name", str, name),
+        context=value(f"{architecture}.context_length", int, 0),
+        chat_template=value("tokenizer.chat_template", str, ""),
+        tokens=tuple(value("tokenizer.ggml.tokens", list, [])),
+        token_types=value("tokenizer.ggml.token_type", tuple, ()),
+        begin_id=value("tokenizer.ggml.bos_token_id", int),
+        end_id=value("tokenizer.ggml.eos_token_id", int),
+        interval=value("cgr.interval", int),
+        budget=value("cgr.budget", int),
+        max_answer_tokens=value("cgr.max_answer_tokens", int),
+        quantised=value("general.file_type", int, FLOATS[0]) not in FLOATS,
     )
+
+
+def _checked(head: GgufHead) -> GgufHead:
+    """The head; ValueError if llama.cpp, which ends the process then, or cgr could not use it."""
+    tokens = head.tokens
+    if not all(isinstance(one, str) for one in tokens) or not all(isinstance(one, int) for one in head.token_types):
+        raise ValueError("its vocabulary is not a list of texts and their kinds")
+    plain = [one for one in tokens if "\ufffd" not in one]  # what is not UTF-8 cannot be told apart here
+    if len(set(plain)) != len(plain) or len(head.token_types) not in (0, len(tokens)):
+        raise ValueError("its vocabulary has a token twice, or a token without a kind")
+    for what, number in (("begin", head.begin_id), ("end", head.end_id)):
+        if number is not None and not 0 <= number < max(len(tokens), 1):
+            raise ValueError(f"the {what} of a text is token {number}, but it has {len(tokens)} tokens")
+    if head.context < 0 or any(number is not None and number < 1 for number in head.defaults.values()):
+        raise ValueError("a number in its metadata is negative")
+    return head
 
 
 def _read(file: BinaryIO) -> dict[str, Any] | None:
@@ -105,6 +135,8 @@ def _string(file: BinaryIO) -> str:
 
 
 def _exactly(file: BinaryIO, size: int) -> bytes:
+    if size > os.fstat(file.fileno()).st_size:  # or memory would be reserved for it
+        raise EOFError
     data = file.read(size)
     if len(data) != size:
         raise EOFError

@@ -24,8 +24,8 @@ from cgr.lab.exchange.consistency import Consistency, ImportCounts, start_of
 from cgr.lab.exchange.line import TraceLine, from_json, to_line
 from cgr.lab.store import DEFAULT, Key, Store
 from cgr.lab.store.config import ProbeSet
+from cgr.lab.store.listing import holds_traces
 from cgr.lab.store.recorded import RecordedTrace
-from cgr.lab.store.schema import FILE, folder_of
 from cgr.records import Probe
 
 FileFormat = Literal["jsonl", "parquet"]
@@ -121,10 +121,8 @@ def import_run(path: Path, folder: Path, format: FileFormat | None = None) -> Im
 
 def _refuse_existing(folder: Path) -> None:
     """Refuse a folder that holds traces. An empty run is left by an import that was killed, and is filled."""
-    if (folder_of(folder) / FILE).is_file():
-        with Store.open(folder) as store:
-            if store.made():
-                raise UsageError(f"There is already a run in {folder}.", "Import into a new folder.")
+    if holds_traces(folder):
+        raise UsageError(f"There is already a run in {folder}.", "Import into a new folder.")
 
 
 def _read(path: Path, format: FileFormat) -> Iterator[tuple[int, TraceLine, RecordedTrace]]:

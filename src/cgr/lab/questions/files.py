@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from cgr.errors import UsageError
 from cgr.lab.questions.source import SourceRow
 
+MAX_ROWS = 10_000_000
 BOM = b"\xef\xbb\xbf"
 
 
@@ -114,9 +115,12 @@ def _parquet(path: Path) -> Iterator[SourceRow]:
             "Parquet files need the package pyarrow.", "pip install 'certainty-guided-reasoning[lab]'"
         ) from error
     try:
+        rows = parquet.read_metadata(path).num_rows
+        if rows > MAX_ROWS:  # a file of a few kilobytes can unfold to more than the memory holds
+            raise UsageError(f"{path} has {rows:,} rows.", f"A file of questions has at most {MAX_ROWS:,}.")
         records: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
-    except ValueError as error:  # pyarrow's error for a file of another type
-        raise UsageError(f"{path} is not a Parquet file.", "Check how it was written.") from error
+    except (ValueError, OSError, NotImplementedError, LookupError, TypeError) as error:  # pyarrow's for a damaged file
+        raise UsageError(f"{path} is not a Parquet file, or is damaged.", "Check how it was written.") from error
     for number, values in enumerate(records, start=1):
         yield SourceRow(f"{path.name}, row {number}", values)
 

@@ -15,17 +15,17 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 from cgr import __version__
-from cgr.errors import CgrError, NotRecorded, UnknownName
+from cgr.errors import CgrError
 from cgr.files import make_folder
 from cgr.lab.store import codec, schema
 from cgr.lab.store.codec import storable
 from cgr.lab.store.config import DEFAULT, Failure, OtherConfiguration, ProbeSet, RunConfig, differences, refuse_differences
-from cgr.lab.store.recorded import RecordedTrace, RunInfo
+from cgr.lab.store.reading import Key, RunReader
+from cgr.lab.store.recorded import RecordedTrace
 from cgr.lab.store.schema import FILE, NotARun, StoreError, translate_damage, translate_errors
 from cgr.records import Probe, Question
 
 GENERATE = "generate"
-Key = tuple[str, int]
 
 
 def probing_stage(probe_set: str) -> str:
@@ -33,16 +33,14 @@ def probing_stage(probe_set: str) -> str:
     return f"probe {probe_set}"
 
 
-class Store:
+class Store(RunReader):
     """A run. Open it with `Store.open` or `Store.create`, as a context manager."""
 
     def __init__(
         self, folder: Path, connection: sqlite3.Connection, lock: sqlite3.Connection | None, version: int = schema.VERSION
     ) -> None:
-        self.folder, self.path = folder, folder / FILE
-        self._db, self._lock, self._version = connection, lock, version
-        with translate_damage(self.path, "its configuration"):
-            self.config = RunConfig.from_json(self._one("SELECT config FROM run"))
+        super().__init__(folder, connection, version)
+        self._lock = lock
 
     @classmethod
     def create(cls, path: Path, config: RunConfig) -> Store:
@@ -70,8 +68,11 @@ class Store:
         """The configuration of the run in this folder; None if there is no run."""
         if not (schema.folder_of(path) / FILE).is_file():
             return None
-        with cls.open(path) as store:
-            return store.config
+        try:
+            with cls.open(path) as store:
+                return store.config
+        except schema.EmptyFile:
+            return None
 
     @classmethod
     def _opened(cls, path: Path, config: RunConfig | None, *, write: bool) -> Store:
@@ -104,75 +105,6 @@ class Store:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    # Reading
-
-    def info(self, probe_set: str = DEFAULT) -> RunInfo:
-        """The description of the run, with the interval and prefix of this probe set."""
-        config = self.config
-        source: ProbeSet | RunConfig = self.probe_sets().get(probe_set, config)
-        produced = (config.model, config.engine, config.budget, source.interval, config.temperature)
-        return RunInfo(self.folder.resolve().name, *produced, source.asking.prefix, config.source)
-
-    def questions(self) -> tuple[Question, ...]:
-        """Every question, in the order in which it was added."""
-        with translate_damage(self.path, "a question"):
-            return tuple(map(codec.question_of, self._all(codec.QUESTIONS)))
-
-    def made(self) -> tuple[Key, ...]:
-        """The question and seed of every trace, in order."""
-        return tuple(self._all(codec.KEYS))
-
-    def probe_sets(self) -> dict[str, ProbeSet]:
-        """The probe sets by name, the oldest first."""
-        rows = self._all("SELECT name, spec FROM probe_sets ORDER BY id")
-        with translate_damage(self.path, "a probe set"):
-            return {name: ProbeSet.from_json(spec) for name, spec in rows}
-
-    def filled_sets(self) -> frozenset[str]:
-        """The names of the probe sets that have a probe inside the thinking. A set is empty if its traces are shorter than
-        the interval, or were imported without probes."""
-        return frozenset(name for (name,) in self._all(codec.FILLED_SETS))
-
-    def probed(self, probe_set: str) -> frozenset[Key]:
-        """The question and seed of every trace that has probes in this set."""
-        return frozenset(self._all(codec.KEYS_IN_SET, probe_set))
-
-    def endings(self) -> tuple[int, int]:
-        """The number of traces that ended naturally, and of those that reached the budget."""
-        counts = dict(self._all("SELECT ended, count(*) FROM traces GROUP BY ended"))
-        return counts.get("end_of_thinking", 0), counts.get("budget", 0)
-
-    def failures(self, stage: str | None = None) -> tuple[Failure, ...]:
-        """The failures of one stage, or of all."""
-        return tuple(Failure(*row) for row in self._all(codec.FAILURES, stage, stage))
-
-    def recorded(self, probe_set: str | None = DEFAULT, *, whole: bool = False) -> Iterator[RecordedTrace]:
-        """Every trace that has probes in this set (None: every trace, without probes), by question, then seed.
-
-        Without `whole`, long fields are left empty: token ids, their log-probabilities, and the tokens of probes.
-        """
-        if probe_set is None:
-            found = self._all("SELECT id, NULL FROM traces ORDER BY question, seed")
-        else:
-            found = self._all(codec.IN_SET, self._set_id(probe_set))
-        return (self._recorded(trace, probing, whole) for trace, probing in found)
-
-    def trace(self, key: Key) -> RecordedTrace:
-        """One trace with all its fields, without probes."""
-        return self._recorded(self._trace_id(key), None, whole=True)
-
-    def prompt_ids(self, key: Key) -> tuple[int, ...]:
-        """The token ids of a trace's prompt."""
-        return codec.unpack("I", self._one("SELECT prompt_ids FROM traces WHERE id = ?", self._trace_id(key)))
-
-    def unreadable(self) -> tuple[Key, ...]:
-        """The question and seed of every trace that has neither token ids nor text."""
-        return tuple(self._all(codec.UNREADABLE))
-
-    def longest_text(self) -> int:
-        """The most characters of a trace without token ids; 0 if there is none."""
-        return int(self._one(codec.LONGEST_TEXT))
-
     # Writing
 
     def add_questions(self, questions: Iterable[Question]) -> None:
@@ -182,7 +114,8 @@ class Store:
                 stored = self._all("SELECT id, text, gold, format FROM questions WHERE id = ?", question.id)
                 if not stored:
                     row = (question.id, storable(question.text), question.gold, question.format)
-                    self._db.execute("INSERT INTO questions (id, text, gold, format) VALUES (?, ?, ?, ?)", row)
+                    added = self._insert("INSERT INTO questions (id, text, gold, format) VALUES (?, ?, ?, ?)", row)
+                    self._checks.add_question(added)
                 elif codec.question_of(stored[0]) != replace(question, text=storable(question.text)):
                     raise OtherConfiguration(
                         f"Question {question.id!r} is different in {self.folder}.", "Choose another --out."
@@ -196,6 +129,7 @@ class Store:
         row = codec.trace_row(question, number, trace, prompt_ids, seconds)
         with self.at_once():
             added = self._insert(codec.INSERT_TRACE, row)
+            self._checks.add_trace(added)
             self._forget_failure((trace.question_id, trace.seed), GENERATE)
             if probe_set is not None:
                 self._insert_probing(added, probe_set, trace.probes, None)
@@ -218,6 +152,7 @@ class Store:
         else:
             with self.at_once():
                 self._db.execute("INSERT INTO probe_sets (name, spec) VALUES (?, ?)", (name, probe_set.to_json()))
+                self._checks.add_probe_sets()
         return name
 
     def add_failure(self, key: Key, stage: str, error: CgrError) -> None:
@@ -249,17 +184,11 @@ class Store:
         values = (self._set_id(probe_set), trace, None if other == own else other)
         number = self._insert("INSERT INTO probings (probe_set, trace, final) VALUES (?, ?, ?)", values)
         self._db.executemany(codec.INSERT_PROBE, [codec.probe_row(number, probe) for probe in probes])
+        self._checks.add_probing(number)
 
     def _forget_failure(self, key: Key, stage: str) -> None:
         where = (self._question_number(key[0]), key[1], stage)
         self._db.execute("DELETE FROM failures WHERE question = ? AND seed = ? AND stage = ?", where)
-
-    def _recorded(self, trace: int, probing: int | None, whole: bool) -> RecordedTrace:
-        row = next(iter(self._all(codec.select_trace(whole, self._version), trace)), ("?", "?"))  # its question is gone
-        probes = self._all(codec.select_probes(whole, self._version), probing) if probing else []
-        final = self._one("SELECT final FROM probings WHERE id = ?", probing) if probing else None
-        with translate_damage(self.path, f"the trace of question {row[0]!r} with seed {row[1]}"):
-            return codec.trace_of(row, self.config.budget, tuple(map(codec.probe_of, probes)), final, whole)
 
     def _question(self, question: str) -> tuple[int, Question]:
         (found,) = self._all("SELECT number, id, text, gold, format FROM questions WHERE id = ?", question)
@@ -267,30 +196,6 @@ class Store:
 
     def _question_number(self, question: str) -> int:
         return int(self._one("SELECT number FROM questions WHERE id = ?", question))
-
-    def _trace_id(self, key: Key) -> int:
-        found = self._all(codec.TRACE_ID, *key)
-        if not found:
-            raise NotRecorded(
-                f"Question {key[0]!r} with seed {key[1]} is not in {self.folder}.", "Generate it with `cgr generate`."
-            )
-        return int(found[0][0])
-
-    def _set_id(self, name: str) -> int:
-        sets = dict(self._all("SELECT name, id FROM probe_sets"))
-        if not sets:
-            raise NotARun(f"The run in {self.folder} has no probes yet.", f"Make them with `cgr probe {self.folder}`.")
-        if name not in sets:
-            raise UnknownName.among("probe set", name, sets)
-        return int(sets[name])
-
-    def _one(self, sql: str, *values: Any) -> Any:
-        with translate_errors(self.path):
-            return self._db.execute(sql, values).fetchone()[0]
-
-    def _all(self, sql: str, *values: Any) -> list[Any]:
-        with translate_errors(self.path):
-            return self._db.execute(sql, values).fetchall()
 
     def _insert(self, sql: str, row: Sequence[Any]) -> int:
         return cast(int, self._db.execute(sql, row).lastrowid)

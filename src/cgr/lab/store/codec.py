@@ -37,6 +37,10 @@ SECONDS = "SELECT t.seconds FROM traces t JOIN questions q ON q.number = t.quest
 IN_SET = (
     "SELECT t.id, p.id FROM probings p JOIN traces t ON t.id = p.trace WHERE p.probe_set = ? ORDER BY t.question, t.seed"
 )
+PROBING = (
+    "SELECT p.probe_set, q.id, t.seed, p.final FROM probings p JOIN traces t ON t.id = p.trace "
+    "JOIN questions q ON q.number = t.question WHERE p.id = ?"
+)
 FAILURES = (
     "SELECT q.id, f.seed, f.message, f.hint FROM failures f JOIN questions q ON q.number = f.question "
     "WHERE ? IS NULL OR f.stage = ? ORDER BY f.stage, q.number, f.seed"

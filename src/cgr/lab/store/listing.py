@@ -10,7 +10,7 @@ from typing import Any
 from cgr.errors import CgrError, UsageError
 from cgr.lab.store import Store
 from cgr.lab.store.recorded import is_shadow
-from cgr.lab.store.schema import FILE, is_being_written
+from cgr.lab.store.schema import FILE, EmptyFile, folder_of, is_being_written
 from cgr.records import Record
 
 DEPTH = 3  # folders below the listed one that are searched
@@ -38,6 +38,18 @@ class ListedRun(Record):
     size: int = 0
     changed: str = ""
     problem: str = ""
+
+
+def holds_traces(path: Path) -> bool:
+    """Whether a run with traces is in this folder. A command that was killed early leaves a file without any, or an empty
+    one; both can be filled."""
+    if not (folder_of(path) / FILE).is_file():
+        return False
+    try:
+        with Store.open(path) as store:
+            return bool(store.made())
+    except EmptyFile:
+        return False
 
 
 def list_runs(folder: Path) -> tuple[ListedRun, ...]:

@@ -13,8 +13,9 @@ from pathlib import Path
 from cgr.errors import UsageError
 from cgr.lab.store import Key, OtherConfiguration, Store, codec
 from cgr.lab.store.config import ProbeSet, RunConfig, differences, refuse_differences
+from cgr.lab.store.listing import holds_traces
 from cgr.lab.store.recorded import RecordedTrace, is_shadow
-from cgr.lab.store.schema import FILE, folder_of
+from cgr.lab.store.schema import folder_of
 from cgr.lab.store.shard import Shard, missing_shards
 from cgr.records import Probe, Question, Record
 
@@ -164,10 +165,8 @@ def _check_paths(folders: Sequence[Path], out: Path) -> None:
         raise UsageError("There is no run to join.", "Give one or more: cgr merge RUN RUN --out RUN.")
     if folder_of(out).resolve() in {folder_of(folder).resolve() for folder in folders}:
         raise UsageError(f"{out} is one of the runs to join.", "Choose another --out.")
-    if (folder_of(out) / FILE).is_file():
-        with Store.open(out) as store:
-            if store.made():
-                raise UsageError(f"There is already a run in {out}.", "Choose another --out.")
+    if holds_traces(out):
+        raise UsageError(f"There is already a run in {out}.", "Choose another --out.")
 
 
 def _one_config(stores: Sequence[Store], shards: Sequence[Shard]) -> RunConfig:

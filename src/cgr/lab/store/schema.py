@@ -10,13 +10,14 @@ from pathlib import Path
 from urllib.parse import quote
 
 from cgr.errors import CgrError, UsageError
+from cgr.lab.store import checks
 
 FILE = "run.sqlite"
 LOCK = "run.lock"
 FORCED = "forced"
 BUSY_TIMEOUT = 5.0  # seconds to wait for the transaction of another process
 APPLICATION = 0x63677231  # "cgr1"
-VERSION = 5
+VERSION = 6
 CONTINUES = "Then repeat the command: it continues where it stopped."
 ADDED_COLUMNS = (  # since version 1: the version, the table, and the column
     (2, "traces", "tops BLOB NOT NULL DEFAULT x''"),
@@ -58,11 +59,16 @@ TABLES = (
         question INTEGER NOT NULL REFERENCES questions(number), seed INTEGER NOT NULL, stage TEXT NOT NULL,
         message TEXT NOT NULL, hint TEXT NOT NULL, PRIMARY KEY (question, seed, stage)
     )""",
+    checks.TABLE,
 )
 
 
 class NotARun(UsageError):
     """There is no run here, or it cannot be read."""
+
+
+class EmptyFile(NotARun):
+    """There is a file, but no run in it yet: the command that created it was killed at its very beginning."""
 
 
 class StoreError(CgrError):
@@ -171,10 +177,14 @@ def _prepared(connection: sqlite3.Connection, *statements: str) -> sqlite3.Conne
     return connection
 
 
+def _is_empty(db: sqlite3.Connection) -> bool:
+    return not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+
+
 def write_schema(db: sqlite3.Connection, config: str, version: str) -> None:
     """Create every table in one transaction: a file has all of them, or none if the process was killed here. A file that
     has them is left as it is."""
-    if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+    if not _is_empty(db):
         return
     db.execute("BEGIN IMMEDIATE")
     for table in TABLES:
@@ -182,6 +192,7 @@ def write_schema(db: sqlite3.Connection, config: str, version: str) -> None:
     db.execute(f"PRAGMA application_id={APPLICATION}")
     db.execute(f"PRAGMA user_version={VERSION}")
     db.execute("INSERT INTO run VALUES (?, ?, ?)", (config, version, datetime.now(UTC).isoformat(timespec="seconds")))
+    checks.Checks(db, VERSION).add_run()
     db.execute("COMMIT")
 
 
@@ -189,6 +200,8 @@ def check_schema(db: sqlite3.Connection, file: Path, *, write: bool = False) -> 
     """The schema version of the file. An older file can be read; it is upgraded before it is written."""
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()
+    if not application and _is_empty(db):
+        raise EmptyFile(no_run(file.parent).message, "Make one with `cgr generate` or `cgr import`.")
     if application != APPLICATION:
         raise NotARun(f"{file} is a database, but not a run.", "Give a folder made by `cgr generate --out`.")
     if not 1 <= version <= VERSION:
@@ -206,5 +219,8 @@ def _upgrade(db: sqlite3.Connection, version: int) -> None:
     for since, table, column in ADDED_COLUMNS:
         if since > version:
             db.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
+    if version < checks.SINCE:
+        db.execute(checks.TABLE)
+        checks.write_all(db)
     db.execute(f"PRAGMA user_version={VERSION}")
     db.execute("COMMIT")

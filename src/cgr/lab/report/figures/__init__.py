@@ -85,6 +85,7 @@ def _finals_differ(data: FigureData) -> bool:
 NO_GOLD = "No question has a known answer."
 GOLDS = Condition(lambda data: data.columns.graded.any(), NO_GOLD)
 PROBES = Condition(lambda data: data.columns.present.any(), "No probe was recorded.")
+CLOSED = Condition(lambda data: (data.columns.present & data.columns.closed).any(), "No probe has a closed answer.")
 FIRED = Condition(lambda data: data.decided.fired, "At the shown threshold the rule never fired: nothing was saved.")
 SEEDS = Condition(lambda data: len(data.columns.seeds) > 1, "There is only one seed: nothing to compare.")
 QUESTIONS = Condition(lambda data: len(data.columns.questions) > 1, "There is only one question: nothing to rank.")
@@ -95,7 +96,7 @@ MIXED_FINALS = Condition(_finals_differ, "The final answers are all right or all
 PLOTS = (
     Plot("cumulative_predictions", answers.cumulative, (GOLDS,)),
     Plot("incorrect_to_correct", answers.ratio, (GOLDS, MIXED_ANSWERS)),
-    Plot("certainty_histogram", certainty.histogram, (PROBES,)),
+    Plot("certainty_histogram", certainty.histogram, (PROBES, CLOSED)),
     Plot("average_certainty", certainty.average, (PROBES, STEPS)),
     Plot("accuracy_by_seed", answers.by_seed, (GOLDS, SEEDS)),
     Plot("distance_from_baseline", answers.distance, (GOLDS, SEEDS, FIRED)),

@@ -1,0 +1,31 @@
+"""All knocks, in the order in which they are tried."""
+
+from __future__ import annotations
+
+from torture import damage, datafiles, lying, modelfiles, outputs, places, serving
+from torture.kills import kill
+from torture.knocks import Knock
+
+
+def known_knocks() -> list[Knock]:
+    """Every knock."""
+    return [
+        kill,
+        places.disk_full,
+        places.read_only,
+        places.two_processes,
+        places.clock,
+        damage.cut,
+        damage.flip,
+        damage.newer,
+        outputs.output,
+        outputs.page,
+        modelfiles.gguf_prefix,
+        modelfiles.gguf_flip,
+        modelfiles.safetensors_flip,
+        datafiles.data_files,
+        datafiles.parquet_bomb,
+        lying.engine_lies,
+        serving.upstream_faults,
+        serving.clients,
+    ]

@@ -1,0 +1,117 @@
+"""Model files that lie: GGUF and safetensors cut short, and with flipped bits."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import cgr
+from cgr.engines.llama import header
+from cgr.engines.llama.header import read_head
+from cgr.errors import CgrError
+from tests.support import QUESTION
+from torture.knocks import Skipped, Trial, Try, knock_of
+from torture.processes import Child, limit_memory, preload, refused
+
+MODEL = Path(cgr.__file__).parent / "model"
+SMALL = MODEL / "prober.gguf"
+SOLVE = ("solve", QUESTION, "--budget", "8", "--interval", "8", "--model")
+
+
+def _metadata_end() -> int:
+    with SMALL.open("rb") as file:
+        header._read(file)
+        return file.tell()
+
+
+@knock_of(
+    "gguf-prefix",
+    "the first bytes of a GGUF file's metadata, of a different number in each trial; the long run has every number",
+    "the check of the header refuses it in a sentence",
+    times=500,
+    long=9607,
+)
+@contextmanager
+def gguf_prefix(folder: Path) -> Iterator[Try]:
+    """Lengths in steps, so that all trials together cover the metadata; the long run has a trial for each length."""
+    whole, end = SMALL.read_bytes(), _metadata_end()
+
+    def one(trial: Trial) -> str:
+        file = trial.folder / "x.gguf"
+        file.write_bytes(whole[: trial.number * 7919 % end])
+        try:
+            read_head(file)
+        except CgrError as error:
+            assert error.hint
+            return "refused"
+        raise AssertionError("a part of the metadata was taken for all of it")
+
+    yield one
+
+
+@knock_of(
+    "gguf-flip",
+    "1 to 8 random bits flipped in a GGUF file: in its metadata, its list of tensors or its weights; some cut short too",
+    "the process never crashes: it answers, or refuses in a sentence",
+    times=60,
+    long=2000,
+    mended=(
+        "a token twice in the vocabulary made llama.cpp abort the process; the header check refuses it.",
+        "metadata of the wrong kind (a text for a number) ended in an exception.",
+        "an array that claims to be huge made cgr reserve memory for it.",
+    ),
+)
+@contextmanager
+def gguf_flip(folder: Path) -> Iterator[Try]:
+    """`cgr solve` in a child for each."""
+    preload()
+    whole, end = SMALL.read_bytes(), _metadata_end()
+
+    def one(trial: Trial) -> str:
+        file = trial.folder / "x.gguf"
+        file.write_bytes(_spoilt(whole, end, trial.chance))
+        done = Child((*SOLVE, str(file)), trial.folder, limit_memory).wait()
+        file.unlink()
+        return "refused" if refused(done) else "answered"
+
+    yield one
+
+
+def _spoilt(whole: bytes, end: int, chance: random.Random) -> bytes:
+    data = bytearray(whole)
+    first, last = chance.choice(((0, end), (end, min(end + 2500, len(data))), (0, len(data))))
+    for _ in range(chance.choice((1, 1, 2, 8))):
+        data[chance.randrange(first, last)] ^= 1 << chance.randrange(8)
+    return bytes(data[: chance.randrange(len(data))] if chance.random() < 0.05 else data)
+
+
+@knock_of(
+    "safetensors-flip",
+    "a folder with a model for transformers whose files have flipped bits or are cut short",
+    "the process never crashes: it answers, or refuses in a sentence",
+    times=20,
+    long=300,
+)
+@contextmanager
+def safetensors_flip(folder: Path) -> Iterator[Try]:
+    """Any file of the folder: weights, tokenizer, configuration, template."""
+    if not find_spec("torch") or not find_spec("transformers"):
+        raise Skipped("torch and transformers are not installed")
+    preload()
+    names = sorted(one.name for one in (MODEL / "hf").iterdir())
+
+    def one(trial: Trial) -> str:
+        place = trial.folder / "hf"
+        shutil.copytree(MODEL / "hf", place)
+        file = place / names[trial.number % len(names)]
+        data = file.read_bytes()
+        file.write_bytes(_spoilt(data, min(len(data) // 2, 4000), trial.chance))
+        done = Child((*SOLVE, f"hf:{place}"), trial.folder).wait()
+        shutil.rmtree(place)
+        return f"{file.name} {'refused' if refused(done) else 'answered'}"
+
+    yield one
