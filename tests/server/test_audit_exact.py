@@ -8,19 +8,22 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cgr import open_model
-from cgr.engines.base import Engine
+from cgr.engines.base import Engine, Sampling
 from cgr.engines.llama.engine import LlamaEngine
 from cgr.records import Message
 from cgr.rules.same_answer import agrees
 from cgr.server.audit.continued import end_of_trace
+from cgr.server.audit.options import PromiseOptions
+from cgr.server.audit.promise import Promise
 from cgr.server.config import Mode, ServeConfig
 from cgr.server.generation import Answer, Generation
 from cgr.settings import Settings
-from tests.server.promised import written
+from tests.server.promised import calibration, written
 from tests.server.support import LONG, served
 from tests.support import OTHERS, QUESTION
 
@@ -74,6 +77,26 @@ async def test_the_rest_of_the_trace_is_that_of_the_plain_run(engine: Engine, in
         assert final is not None
         assert end.differs(decision) is not agrees(decision.answer, decision.closed, final)
     assert stopped >= 2
+
+
+async def test_parameters_of_a_request_replace_those_of_the_file(engine: Engine) -> None:
+    """A request that names one parameter of a rule gets the defaults of the others."""
+    given = {"agree": 3}
+    promise = calibration(
+        (0.9, 0.8), rule="sure-twice", parameters=given, interval=20, budget=400, probe={}, model="embedded"
+    )
+    settings = Settings(rule="sure-twice", threshold=0.8, interval=20, budget=400, instruction="", parameters=given)
+    served = Promise(PromiseOptions(promise, 0.8), settings)
+
+    def why(**changes: Any) -> str:
+        resolved = replace(settings, **changes).resolve(engine.info)
+        return served.coverage(Generation("", "", "?", resolved.settings, Sampling()), resolved).why
+
+    assert why() == ""
+    assert why(threshold=0.9) == ""
+    assert "does not cover threshold 0.85" in why(threshold=0.85)
+    assert "with other parameters" in why(parameters={})
+    assert "fixes the parameters" in why(parameters={"agree": 4})
 
 
 def test_losses_of_the_server_are_those_of_the_plain_run(tmp_path: Path) -> None:

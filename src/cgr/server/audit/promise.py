@@ -108,9 +108,17 @@ class Promise:
             self.calibration.settings(given)
         except NotCalibrated as error:
             return error.message
+        if not self._has_rule(resolved):  # a request's parameters replace all of those of the file
+            return f"the calibration is for {self.calibration.rule!r} with other parameters"
         usual = self.settings
         changed = [name for name in ("at_budget", "at_end_of_thinking") if given[name] != getattr(usual, name)]
         return f"the calibration is for {changed[0]} {getattr(usual, changed[0])!r}" if changed else ""
+
+    def _has_rule(self, resolved: Resolved) -> bool:
+        """Whether the rule is that of the calibration, at a value that it covers."""
+        value = self._value(resolved)
+        covered = value in self.calibration.allowed
+        return covered and resolved.rule == self.calibration.stopping_rule(value).within(resolved.budget)
 
     def summary(self) -> dict[str, Any]:
         """The state of the promise, for `/health` and the page."""
