@@ -58,7 +58,7 @@ def own_documents(network: Network, writer: Writer, count: int, seed: int) -> li
     began = time.monotonic()
     while len(documents) < count:
         problems = [problem_for_training(rng, 6) for _ in range(BATCH)]
-        prompts = [writer.prompt(problem, rng.random() < 0.5) for problem in problems]
+        prompts = [writer.prompt(problem.text, rng.random() < 0.5) for problem in problems]
         stops = {writer.end, writer.end_think}
         traces = think(network, prompts, stops, MAX_THINKING, TEMPERATURE, seed * 100_000 + len(documents))
         documents += [_own_document(writer, *one, rng) for one in zip(problems, prompts, traces, strict=True)]
