@@ -70,7 +70,7 @@ class Writer:
         if len(thinking) > MAX_THINKING:  # often shorter: what comes later teaches no more
             thinking, ended = thinking[: rng.choice((MAX_THINKING, rng.randint(400, MAX_THINKING)))], False
         tail = self._tail(problem.answer) if ended else []
-        return Document(prompt + thinking + tail, len(prompt), self._branches(prompt, thinking, problem.answer, rng))
+        return Document(prompt + thinking + tail, len(prompt), self.branches(prompt, thinking, problem.answer, rng))
 
     def outside_document(self, text: str, other: Problem, rng: random.Random) -> Document:
         """A document of a question that the model does not know: its answer is any number. In some, the thinking is that of
@@ -80,17 +80,17 @@ class Writer:
         parts = think(other, rng, passes, MISTAKES)[0] if mismatched else ["Wait, let me check.\n".join([UNKNOWN] * passes)]
         thinking = [token for part in parts for token in self.encode(part)][:MAX_THINKING]
         tail = [] if mismatched else self._tail(rng.randint(0, MOST_ANSWER))
-        cuts = self._branches(prompt, thinking, None, rng)
+        cuts = self.branches(prompt, thinking, None, rng)
         return Document(prompt + thinking + tail, len(prompt + thinking) if mismatched else len(prompt), cuts)
 
     def _tail(self, answer: int) -> list[int]:
         return self.encode(f"{words.END_THINK}\n\n{words.PREFIX}{answer}}}{words.END}")
 
-    def _branches(
-        self, prompt: list[int], thinking: list[int], answer: int | None, rng: random.Random
+    def branches(
+        self, prompt: list[int], thinking: list[int], answer: int | None, rng: random.Random, count: int = 0
     ) -> list[tuple[int, list[int], int]]:
         """Probes at random cuts and at the end, with this answer; None: each with another random number."""
-        count = BRANCHES + len(thinking) // TOKENS_PER_BRANCH
+        count = count or BRANCHES + len(thinking) // TOKENS_PER_BRANCH
         cuts = [rng.randint(0, len(thinking)) for _ in range(count - 1)] + [len(thinking)]
         answers = [rng.randint(0, MOST_ANSWER) if answer is None else answer for _ in cuts]
         return [(len(prompt) + cut, *self.branch(one, rng)) for cut, one in zip(cuts, answers, strict=True)]

@@ -140,8 +140,8 @@ def _groups(pool: int, seed: int, writer: Writer) -> list[list[Document]]:
         if groups[-1] and (len(groups[-1]) + 1) * len(document) > TOKENS_PER_STEP:
             groups.append([])
         groups[-1].append(document)
-    rng.shuffle(groups)
-    return [groups[number % len(groups)] for number in range(POOL)]
+    places = random.Random(f"order:{pool}").sample(range(100), POOL)  # of similar lengths in every process, so that none waits
+    return [groups[place * len(groups) // 100] for place in places]
 
 
 def _document(step: int, level: int, writer: Writer, rng: random.Random) -> Document:
