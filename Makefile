@@ -91,7 +91,7 @@ test-clients: setup $(CLIENTS)/.ready $(LITELLM)/.ready tests/clients/node/node_
 	CGR_CLIENTS_PYTHON=$(CURDIR)/$(CLIENTS)/bin/python CGR_LITELLM_PYTHON=$(CURDIR)/$(LITELLM)/bin/python $(BIN)/python -m pytest -m clients
 
 train: $(VENV)/.train  ## train the embedded model (about two hours on two cores; goes on where it stopped)
-	$(BIN)/python -m training.train --out $(TRAIN_OUT) --steps $(STEPS) --decay-from $(DECAY_FROM) --compile
+	$(BIN)/python -m training.train --out $(TRAIN_OUT) --steps $(STEPS) --decay-from $(DECAY_FROM)
 	$(BIN)/python -m training.calibrate --out $(TRAIN_OUT)
 
 export: $(VENV)/.train  ## write the trained model into the package

@@ -2,7 +2,7 @@
 
 The training documents contain synthetic mistakes. At temperature .6 the model makes other mistakes, and fewer. So it thinks
 about new problems, and only its answers at random cuts of these traces are trained, on the correct answers. Some training
-documents are mixed in, so that the form of the thinking does not change.
+documents are mixed in, without their answers, so that the form of the thinking does not change.
 
     python -m training.calibrate --out runs/train
 """
@@ -47,7 +47,7 @@ def main() -> None:
     rank, count = join()
     network, _, step = start(options.out, options.lr)
     writer = Writer(Tokenizer.from_file(str(options.out / "tokenizer.json")))
-    kept = options.traces or options.out / f"own-{rank}-of-{count}.json"
+    kept = options.traces or options.out / ("own.json" if count == 1 else f"own-{rank}-of-{count}.json")
     if not kept.exists():
         documents = own_documents(network.eval(), writer, options.problems // count, options.seed + 1_000_000 * rank)
         kept.write_text(json.dumps([[document.trunk, document.trained_from, document.branches] for document in documents]))
@@ -96,7 +96,7 @@ def train_on(network: Network, writer: Writer, documents: list[Document], option
         lr = options.lr * min(1.0, (number + 1) / 20) * (1 - number / steps)
         if random.Random(f"mix:{number}").random() < options.mix:
             others = documents_for(10_000_000 + number, options.seed + 1_000_000 * rank, writer)
-            train_step(network, tools, batch(others), lr)
+            train_step(network, tools, batch(others, branch_weight=0.0), lr)  # their mistakes are not the model's own
         _, branch = train_step(network, tools, batch(group), lr)
         if number % 10 == 0 and rank == 0:
             print(f"{number}/{steps} lr {lr:.6f} branch {branch:.4f}", flush=True)

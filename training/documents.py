@@ -15,7 +15,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from cgr.model.problems import FAMILIES, Problem, is_held_out, make_problem
+from cgr.model.problems import FAMILIES, LENGTHS, Problem, is_held_out, make_problem
 from training import tokenizer as words
 from training.thinking import think
 
@@ -25,6 +25,9 @@ TOKENS_PER_BRANCH = 250
 MISTAKES = 0.6
 UNKNOWN = "I do not know this problem.\n\n"
 MOST_ANSWER = 999
+LONGEST = 25  # of these; longer ones cannot be finished
+SHARES = (3, 3, 4)  # of the families: a problem of `gcd` has the fewest tokens
+OTHER_LENGTHS = 0.4  # share of problems with another length than that of a level, log-uniform
 SHORT = 24  # texts of up to this length recur, so that their ids are cached
 
 
@@ -106,7 +109,10 @@ class Writer:
 def problem_for_training(rng: random.Random, max_level: int) -> Problem:
     """A random problem that is not held out."""
     while True:
-        problem = make_problem(rng.choice(FAMILIES), rng.randint(1, max_level), rng)
+        family, level = rng.choices(FAMILIES, SHARES)[0], rng.randint(1, max_level)
+        shortest, longest = LENGTHS[family][0], min(LENGTHS[family][max_level - 1], LONGEST)
+        other = round(shortest * (longest / shortest) ** rng.random())
+        problem = make_problem(family, level, rng, other if rng.random() < OTHER_LENGTHS else None)
         if not is_held_out(problem.text):
             return problem
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from cgr.model.problems import MAP_STEPS, Problem, subtractions
+from cgr.model.problems import Problem, subtractions
 
 MAX_LINES = 45
 ENOUGH = (450, 1150)  # characters after which a result that two passes agree on is not checked again, drawn anew each time
@@ -57,7 +57,7 @@ def _lines(problem: Problem) -> int:
     """The number of lines of a pass without mistakes; a line of `product` counts as two."""
     if problem.family == "gcd":
         return subtractions(*problem.numbers)
-    return MAP_STEPS[problem.level - 1] if problem.family == "map" else 2 * len(problem.numbers) - 2
+    return problem.numbers[-1] if problem.family == "map" else 2 * len(problem.numbers) - 2
 
 
 class Calculator:
@@ -102,8 +102,8 @@ def _mistake_probability(product: int) -> float:
 
 
 def _map(problem: Problem, c: Calculator) -> int:
-    x, factor, shift = problem.numbers
-    for n in range(1, MAP_STEPS[problem.level - 1] + 1):
+    x, factor, shift, count = problem.numbers
+    for n in range(1, count + 1):
         first, x = c.times(x, factor)
         second, x = c.plus(x, shift)
         c.lines.append(f"{n}:{first} {second}\n")

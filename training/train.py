@@ -50,8 +50,6 @@ def main() -> None:
     if count > 1:
         processes.barrier()
     network, tools, step = start(options.out, options.lr, options.size)
-    if options.compile:
-        network.compile(dynamic=True)
     writer = Writer(Tokenizer.from_file(str(options.out / "tokenizer.json")))
     began, seen = time.monotonic(), 0
     while step < options.steps:
@@ -87,7 +85,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--weights", type=Path, help="start from this folder of safetensors, such as src/cgr/model/hf")
     parser.add_argument("--from-step", type=int, default=0, help="with --weights: the step to begin at")
-    parser.add_argument("--compile", action="store_true", help="twice as fast after one minute; needs a C++ compiler")
     return parser.parse_args()
 
 
@@ -140,7 +137,9 @@ def _groups(pool: int, seed: int, writer: Writer) -> list[list[Document]]:
         if groups[-1] and (len(groups[-1]) + 1) * len(document) > TOKENS_PER_STEP:
             groups.append([])
         groups[-1].append(document)
-    places = random.Random(f"order:{pool}").sample(range(100), POOL)  # of similar lengths in every process, so that none waits
+    places = random.Random(f"order:{pool}").sample(
+        range(100), POOL
+    )  # of similar lengths in every process, so that none waits
     return [groups[place * len(groups) // 100] for place in places]
 
 
