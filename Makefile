@@ -101,7 +101,7 @@ test-ray: $(RAY)/.ready  ## engines on a Ray cluster of this machine, one of the
 	$(RAY)/bin/python -m pytest -m ray
 
 train: $(VENV)/.train  ## train the embedded model (about two hours on two cores; goes on where it stopped)
-	$(BIN)/python -m training.train --out $(TRAIN_OUT) --steps $(STEPS) --decay-from $(DECAY_FROM) --compile
+	$(BIN)/python -m training.train --out $(TRAIN_OUT) --steps $(STEPS) --decay-from $(DECAY_FROM)
 	$(BIN)/python -m training.calibrate --out $(TRAIN_OUT)
 
 export: $(VENV)/.train  ## write the trained model into the package

@@ -97,14 +97,14 @@ async def test_close_think_asks_another_question(
     model: Model,
 ) -> None:
     never, always = [
-        await model.asolve(QUESTION, rule="only-watches", budget=48, close_think=policy) for policy in ("never", "always")
+        await model.asolve(QUESTION, rule="only-watches", budget=64, close_think=policy) for policy in ("never", "always")
     ]
     assert always.thinking == never.thinking
     assert len(always.probes[0].suffix_ids) == len(never.probes[0].suffix_ids) + 1
 
 
 async def test_a_prefix_of_ones_own(model: Model) -> None:
-    solution = await model.asolve(QUESTION, rule="only-watches", budget=48, prefix="\\boxed{")
+    solution = await model.asolve(QUESTION, rule="only-watches", budget=64, prefix="\\boxed{")
     assert {probe.suffix for probe in solution.probes} == {"\\boxed{"}
 
 

@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import json
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,17 @@ from cgr.lab.questions import load_questions
 from cgr.lab.record.generate import Plan, generate
 from cgr.lab.record.jobs import Progress
 from cgr.lab.score import accuracy as scores
+from cgr.lab.score.adaptive import FixedBudgets, Gain
 from cgr.lab.score.calibration import Selective, selective
 from cgr.lab.store import Store
+from cgr.model.problems import is_held_out
+from cgr.records import Question
 from training import card_figures, card_text
+from training.outside import outside_unseen
 
 THRESHOLDS = (0.96, 0.97, 0.98, 0.99)
+OUTSIDE_QUESTIONS = 200
+UNSURE = 0.5  # the certainty that a question outside the families should not reach
 
 
 @dataclass(frozen=True)
@@ -44,28 +51,46 @@ class Card:
     grade_of_all: float
     probes: Selective
     needed: dict[str, float]
+    adaptive: dict[float, Gain]
+    outside: dict[str, float]
+    interval: int
+    budget: int
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--problems", type=int, default=360)
-    parser.add_argument("--seed", type=int, default=2026, help="seed of the unseen problems")
+    parser.add_argument("--problems", type=int, default=600)
+    parser.add_argument("--seed", type=int, default=0, help="seed of the unseen problems")
     parser.add_argument("--run", type=Path, default=Path("runs/card"))
     parser.add_argument("--out", type=Path, default=Path("docs"))
     parser.add_argument("--model", default=None, help="another .gguf file")
     options = parser.parse_args()
     questions = load_questions("arithmetic", limit=options.problems, seed=options.seed)
-    plan = Plan(questions, seeds=1, source="arithmetic", probe=True, written_tokens=0)
-    generate(options.run, plan, cgr.open_model(options.model, sessions=8), sessions=8, progress=Progress())
-    with Store.open(options.run) as store:
-        columns = Columns.of(store.recorded(), store.info())
+    assert all(is_held_out(question.text) for question in questions)
+    assert len({question.text for question in questions}) == len(questions)
+    columns = record(options.run, questions, options.model)
+    unknown = record(options.run.with_name(f"{options.run.name}-outside"), outside_questions(), options.model)
     before = asyncio.run(certainty_before([question.text for question in questions], options.model))
-    card = measure(columns, before)
+    card = measure(columns, unknown, before)
     (options.out / "images").mkdir(parents=True, exist_ok=True)
     card_figures.draw(columns, card.probes, options.out / "images" / "model-card.png")
     (options.out / "model-card.md").write_text(card_text.write(card))
     (options.out / "model-card.json").write_text(json.dumps(as_json(card), indent=1) + "\n")
     print(card_text.write(card))
+
+
+def record(run: Path, questions: tuple[Question, ...], model: str | None) -> Columns:
+    """Record a run of these questions, probed while thinking."""
+    plan = Plan(questions, seeds=1, source="arithmetic", probe=True, written_tokens=0)
+    generate(run, plan, cgr.open_model(model, sessions=8), sessions=8, progress=Progress())
+    with Store.open(run) as store:
+        return Columns.of(store.recorded(), store.info())
+
+
+def outside_questions() -> tuple[Question, ...]:
+    """Questions outside the families, which have no known answer here."""
+    texts = islice(outside_unseen(), OUTSIDE_QUESTIONS)
+    return tuple(Question(f"outside-{number:03}", text) for number, text in enumerate(texts, 1))
 
 
 async def certainty_before(texts: list[str], model: str | None) -> float:
@@ -75,9 +100,9 @@ async def certainty_before(texts: list[str], model: str | None) -> float:
         return float(np.mean([solution.certainty for solution in await asyncio.gather(*work)]))
 
 
-def measure(columns: Columns, before: float) -> Card:
-    """The figures of a run; `before` is the certainty without thinking."""
-    probes = columns.present
+def measure(columns: Columns, unknown: Columns, before: float) -> Card:
+    """The figures of a run and of one outside the families; `before` is the certainty without thinking."""
+    probes, fixed = columns.present, FixedBudgets.of(columns)
     return Card(
         problems=len(columns),
         accuracy=float(columns.final_right.mean()),
@@ -90,6 +115,10 @@ def measure(columns: Columns, before: float) -> Card:
         grade_of_all=scores.grade(columns, columns.final_right, 1.0) or 0.0,
         probes=selective(columns.certainty[probes], columns.right[probes]),
         needed=_needed(columns),
+        adaptive={threshold: fixed.gain(first_sure(columns, threshold)) for threshold in THRESHOLDS},
+        outside=_outside(unknown),
+        interval=columns.info.interval,
+        budget=columns.limit,
     )
 
 
@@ -131,19 +160,33 @@ def _row(columns: Columns, threshold: float) -> dict[str, float]:
 
 
 def _needed(columns: Columns) -> dict[str, float]:
-    """Over traces with a correct final answer: the mean position from which on all answers are correct, and of the end."""
+    """Over traces with a correct final answer: the position from which on all answers are correct (mean and percentiles), and
+    the mean position of the end."""
     first = card_figures.correct_from(columns)
     solved = columns.final_right
     return {
+        **{f"percentile_{part}": float(np.percentile(first[solved], part)) for part in (10, 50, 90)},
         "traces": float(solved.sum()),
         "needed": float(first[solved].mean()),
         "natural": float(columns.natural[solved].mean()),
     }
 
 
+def _outside(columns: Columns) -> dict[str, float]:
+    """Of questions outside the families: the certainty of the last answers, and the highest while thinking."""
+    highest = np.maximum(np.where(columns.present, columns.certainty, 0).max(axis=1, initial=0), columns.final_certainty)
+    return {
+        "questions": float(len(columns)),
+        "mean": float(columns.final_certainty.mean()),
+        "highest": float(highest.max()),
+        "never_sure": float((highest < UNSURE).mean()),
+    }
+
+
 def as_json(card: Card) -> dict[str, Any]:
     """The content of model-card.json."""
-    return {**vars(card), "probes": card.probes.to_dict()}
+    gains = {str(threshold): gain.to_dict() for threshold, gain in card.adaptive.items()}
+    return {**vars(card), "probes": card.probes.to_dict(), "adaptive": gains}
 
 
 if __name__ == "__main__":

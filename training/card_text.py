@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from cgr.lab.score.adaptive import Gain
     from training.card import Card
 
 
 def write(card: Card) -> str:
-    return "\n".join([*_head(card), *_kinds(card), *_budgets(card), *_stopping(card), *_certainty(card)]) + "\n"
+    return (
+        "\n".join([*_head(card), *_kinds(card), *_budgets(card), *_stopping(card), *_adaptive(card), *_certainty(card)])
+        + "\n"
+    )
 
 
 def _head(card: Card) -> list[str]:
@@ -20,8 +24,8 @@ def _head(card: Card) -> list[str]:
         "[training.md](training.md)). It demonstrates and tests certainty-guided reasoning and has no other use: it knows three",
         "families of problems and no language. Apache-2.0.",
         "",
-        f"All figures: {card.problems} problems that training never saw, one seed each, temperature .6, budget 1280, a probe every",
-        "32 tokens. `make model-card` measures everything again and writes this page.",
+        f"All figures: {card.problems} problems that training and calibration never saw, all different, one seed each, temperature .6,",
+        f"budget {card.budget:,}, a probe every {card.interval} tokens. `make model-card` measures everything again and writes this page.",
         "",
         "| | |",
         "|---|---|",
@@ -32,11 +36,18 @@ def _head(card: Card) -> list[str]:
         f"| AUROC of certainty for correctness, all {card.probes.count} probes | {card.probes.auroc or 0:.3f} |",
         f"| expected calibration error, all probes | {card.probes.ece or 0:.3f} |",
         f"| answer correct and final after (mean, of {card.needed['traces']:.0f} solved) | {card.needed['needed']:.0f} tokens |",
+        f"| the same, 10th, 50th and 90th percentile | {_percentiles(card)} tokens |",
         f"| the same traces end after (mean) | {card.needed['natural']:.0f} tokens |",
+        f"| {card.outside['questions']:.0f} questions outside its families: mean certainty of the last answer | {card.outside['mean']:.3f} |",
+        f"| the same: certainty below .5 at every probe | {card.outside['never_sure']:.1%} |",
         "",
         "![accuracy and certainty over the budget, reliability, and tokens needed against length](images/model-card.png)",
         "",
     ]
+
+
+def _percentiles(card: Card) -> str:
+    return ", ".join(f"{card.needed[f'percentile_{part}']:.0f}" for part in (10, 50, 90))
 
 
 def _kinds(card: Card) -> list[str]:
@@ -75,6 +86,30 @@ def _stopping(card: Card) -> list[str]:
         f"at the full budget, it is {card.grade_of_all:.0f}.",
         "",
     ]
+
+
+def _adaptive(card: Card) -> list[str]:
+    rows = [
+        f"| {threshold} | {gain.cost_mean:.0f} | {gain.accuracy:.1%} | {gain.fixed_accuracy:.1%} | {gain.gain_points:+.1f} "
+        f"[{gain.ci95[0]:+.1f}, {gain.ci95[1]:+.1f}] | {_cost(gain)} |"
+        for threshold, gain in card.adaptive.items()
+        if gain.ci95 is not None
+    ]
+    return [
+        "## Beside a fixed budget of the same cost",
+        "",
+        "Cost: thinking tokens and tokens that probes decoded, mean of all traces. The interval is a paired bootstrap over questions.",
+        "",
+        "| threshold | cost | accuracy | of a fixed budget of this cost | gain, points | fixed cost for the same accuracy |",
+        "|---|---|---|---|---|---|",
+        *rows,
+        "",
+    ]
+
+
+def _cost(gain: Gain) -> str:
+    cost = gain.fixed_cost_for_same_accuracy
+    return "none is enough" if cost is None else f"{cost:.0f}"
 
 
 def _certainty(card: Card) -> list[str]:

@@ -20,8 +20,8 @@ from training.layout import PARTS, hf_names
 from training.network import Network, Shape
 
 NAME = "cgr-arithmetic"
-CONTEXT = 2048
-INTERVAL, BUDGET, MAX_ANSWER_TOKENS = 32, 1280, 4  # defaults of the model, read by cgr
+CONTEXT = 2560
+INTERVAL, BUDGET, MAX_ANSWER_TOKENS = 48, 2048, 4  # defaults of the model, read by cgr
 
 
 def main() -> None:

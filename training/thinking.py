@@ -2,7 +2,8 @@
 
 Each line is a chain of small steps, least significant digit first: `864*8=32,51,69;912` says 8*4=32, 8*6+3=51, 8*8+5=69, so
 the last three digits are 912. A mistake drops one carry (or borrow), more often in harder steps, and the following steps use
-the wrong result. Passes repeat until two agree, and then often once more without need.
+the wrong result. A pass ends in its result and those of the earlier passes. Passes repeat until two agree, and then without
+need until enough is written: short problems are checked most often, as reasoning models do.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from cgr.model.problems import MAP_STEPS, Problem
+from cgr.model.problems import Problem, subtractions
 
-MAX_LINES = 20
-CHECK_AGAIN = 0.55  # share of agreements that are checked once more without need
+MAX_LINES = 45
+ENOUGH = (450, 1150)  # characters after which a result that two passes agree on is not checked again, drawn anew each time
+WHOLE_LINES = 2  # up to this many lines in a pass, mistakes are as likely as they can be; in longer passes they are rarer
 FORCED = 0.1  # share of "Wait"s that look as if they were forced
 
 Step = Callable[[int, int, int], tuple[int, float]]
@@ -26,14 +28,16 @@ def think(problem: Problem, rng: random.Random, max_passes: int = 12, mistakes: 
     """
     parts: list[str] = []
     results: list[int] = []
+    enough = rng.uniform(*ENOUGH)
     for _ in range(max_passes):
         text, result = one_pass(problem, rng, mistakes)
-        parts.append(f"{text}So x={result}.\n\n")
+        earlier = ",".join(map(str, dict.fromkeys(results)))
+        parts.append(f"{text}So x={result}, last {earlier}.\n\n" if results else f"{text}So x={result}.\n\n")
         agreed = result in results
         if results:
             parts.append("That agrees.\n" if agreed else "That differs.\n")
         results.append(result)
-        if agreed and rng.random() > CHECK_AGAIN:
+        if agreed and sum(map(len, parts)) > enough:
             return parts, True
         parts.append("\nWait" if rng.random() < FORCED else "Wait")
         parts.append(", once more.\n" if agreed else ", let me check.\n")
@@ -42,11 +46,18 @@ def think(problem: Problem, rng: random.Random, max_passes: int = 12, mistakes: 
 
 def one_pass(problem: Problem, rng: random.Random, mistakes: float) -> tuple[str, int]:
     """One calculation of the result, as text, and its result."""
-    calculator = Calculator(rng, mistakes)
+    calculator = Calculator(rng, mistakes * min(1.0, WHOLE_LINES / _lines(problem)))
     result = {"map": _map, "product": _product, "gcd": _gcd}[problem.family](problem, calculator)
     if result is None:  # after a mistake, Euclid's algorithm did not end: try again
         return one_pass(problem, rng, mistakes)
     return "".join(calculator.lines), result
+
+
+def _lines(problem: Problem) -> int:
+    """The number of lines of a pass without mistakes; a line of `product` counts as two."""
+    if problem.family == "gcd":
+        return subtractions(*problem.numbers)
+    return problem.numbers[-1] if problem.family == "map" else 2 * len(problem.numbers) - 2
 
 
 class Calculator:
@@ -91,8 +102,8 @@ def _mistake_probability(product: int) -> float:
 
 
 def _map(problem: Problem, c: Calculator) -> int:
-    x, factor, shift = problem.numbers
-    for n in range(1, MAP_STEPS[problem.level - 1] + 1):
+    x, factor, shift, count = problem.numbers
+    for n in range(1, count + 1):
         first, x = c.times(x, factor)
         second, x = c.plus(x, shift)
         c.lines.append(f"{n}:{first} {second}\n")
@@ -101,11 +112,11 @@ def _map(problem: Problem, c: Calculator) -> int:
 
 def _product(problem: Problem, c: Calculator) -> int:
     x = problem.numbers[0]
-    for n, factor in enumerate(problem.numbers[1:], 1):
+    for factor in problem.numbers[1:]:
         ones, low = c.times(x, factor % 10)
         tens, high = c.times(x, factor // 10)
         total, x = c.plus(low, high * 10 % 1000)
-        c.lines.append(f"{n}:{ones} {tens} {total}\n")
+        c.lines.append(f"*{factor}:{ones} {tens} {total}\n")  # the factor leads to the next one in the problem
     return x
 
 

@@ -151,7 +151,7 @@ def test_the_page_of_a_file(small: Path, tmp_path: Path, capsys: pytest.CaptureF
         ("report", "{run}", "{option}", "default", "--out", "{new}"),
         ("export", "{run}", "{new}", "{option}=default"),
         ("fit", "{run}", "--rule", "cgr", "--out", "{new}.json", "{option}", "default"),
-        ("probe", "{run}", "--interval", "32", "{option}", "default"),
+        ("probe", "{run}", "--interval", "48", "{option}", "default"),
     ],
 )
 def test_the_name_of_a_probe_set(

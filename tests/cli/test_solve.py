@@ -67,7 +67,7 @@ def test_without_a_question_it_stops_early_and_says_what_full_thinking_takes(loa
     question = shown.splitlines()[1]
     stopped, full = loaded.solve(question, seed=seed), loaded.solve(question, seed=seed, rule="fixed-budget")
     assert stopped.stop_cause == "certainty"
-    assert f"\nThinking   {stopped.thinking_tokens} tokens of the budget of 1280\n" in shown
+    assert f"\nThinking   {stopped.thinking_tokens} tokens of the budget of 2048\n" in shown
     saved = full.thinking_tokens - stopped.thinking_tokens
     assert saved > 0
     last = shown.splitlines()[-1]
@@ -78,7 +78,7 @@ def test_without_a_question_it_stops_early_and_says_what_full_thinking_takes(loa
 def test_what_the_budget_allowed_where_full_thinking_is_not_known() -> None:
     shown = command("solve", QUESTION, "--threshold", "0.01").stdout
     assert "because the certainty reached 0.01" in shown
-    assert shown.splitlines()[-1] == "In full    not known: the budget allowed 1280 tokens"
+    assert shown.splitlines()[-1] == "In full    not known: the budget allowed 2048 tokens"
     natural = command("solve", QUESTION, "--rule", "fixed-budget").stdout
     assert natural.splitlines()[-1] == "In full    the model ended its thinking by itself: nothing was saved"
 

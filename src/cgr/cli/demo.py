@@ -24,8 +24,8 @@ NEXT = {
 
 @click.command("demo")
 @click.option("--out", type=PATH, default=Path("runs/demo"), show_default=True, help="Folder of the run.")
-@click.option("--questions", type=int, default=30, show_default=True, help="Number of arithmetic problems.")
-@click.option("--seeds", type=int, default=8, show_default=True, help="Traces per problem.")
+@click.option("--questions", type=int, default=36, show_default=True, help="Number of arithmetic problems.")
+@click.option("--seeds", type=int, default=4, show_default=True, help="Traces per problem.")
 @click.option("--budget", type=int, hidden=True, help="Maximum number of thinking tokens, for a faster demo.")
 @JSON_OPTION
 def command(out: Path, questions: int, seeds: int, budget: int | None, as_json: bool) -> int:

@@ -24,7 +24,7 @@ from cgr.solve import Model, Solution, in_domain
 
 BARS = "▁▂▃▄▅▆▇█"
 CHART_WIDTH = 32
-EXAMPLE = ("gcd",), (5,)  # family and level of the problem that is taken without a question: `cgr` stops early there
+EXAMPLE = ("gcd",), (2,)  # family and level of the problem that is taken without a question: `cgr` stops early there
 OUTSIDE = (
     "The embedded model knows three families of problems; this question is none of them, so its certainty means nothing "
     "here."

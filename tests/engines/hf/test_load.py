@@ -24,7 +24,7 @@ async def test_a_gguf_file_is_the_same_model(hf: TransformersEngine) -> None:
 
     engine = await opened(GGUF, threads=1)
     info = engine.info
-    assert (info.interval, info.budget, info.max_answer_tokens) == (32, 1280, 4)
+    assert (info.interval, info.budget, info.max_answer_tokens) == (48, 2048, 4)
     assert info.fingerprint == fingerprint(GGUF)
     prompt = await engine.prompt(Settings().prompt(QUESTION))
     assert prompt == await hf.prompt(Settings().prompt(QUESTION))

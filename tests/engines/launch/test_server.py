@@ -138,11 +138,11 @@ def test_a_model_says_its_own_defaults(program: Path) -> None:
     with open_model(None, budget=200) as here:
         own = here.engine.info
     assert (info.interval, info.budget, info.max_answer_tokens) == (own.interval, own.budget, own.max_answer_tokens)
-    assert own.interval == 32
+    assert own.interval == 48
 
 
 def test_a_folder_says_its_own_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CGR_VLLM_PYTHON", sys.executable)
     folder = find_model(None).parent / "hf"
-    assert vllm_command(str(folder)).defaults == {"interval": 32, "budget": 1280, "max_answer_tokens": 4}
+    assert vllm_command(str(folder)).defaults == {"interval": 48, "budget": 2048, "max_answer_tokens": 4}
     assert vllm_command("ORG/NAME").defaults == {}

@@ -13,7 +13,7 @@ from cgr.errors import NotAModel
 
 def test_the_embedded_model_names_its_defaults() -> None:
     folder = Path(str(files("cgr.model"))) / "hf"
-    assert model_defaults(folder) == {"interval": 32, "budget": 1280, "max_answer_tokens": 4}
+    assert model_defaults(folder) == {"interval": 48, "budget": 2048, "max_answer_tokens": 4}
 
 
 @pytest.mark.parametrize(

@@ -227,8 +227,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The embedded recipe with a smaller budget."""
     path = tmp_path_factory.mktemp("recipes") / "embedded.toml"
     text = (FOLDER / "embedded.toml").read_text()
-    assert text.count("budget = 1280\n") == text.count("interval = 32\n") == 1
-    path.write_text(text.replace("budget = 1280\n", "budget = 64\n").replace("interval = 32\n", "interval = 16\n"))
+    assert text.count("budget = 2048\n") == text.count("interval = 48\n") == 1
+    path.write_text(text.replace("budget = 2048\n", "budget = 64\n").replace("interval = 48\n", "interval = 16\n"))
     return path
 
 
