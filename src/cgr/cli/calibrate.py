@@ -10,7 +10,7 @@ import click
 from cgr import calibration
 from cgr.calibration import FILE, METHODS, RISKS, Calibration
 from cgr.cli.main import say, say_json
-from cgr.cli.shared.arguments import JSON_OPTION, PATH, PROBES, ProbesCommand, check_installed
+from cgr.cli.shared.options import JSON_OPTION, PATH, PROBES, ProbesCommand, check_installed
 from cgr.errors import UsageError
 from cgr.lab.store.schema import folder_of
 from cgr.rules import files as rule_files

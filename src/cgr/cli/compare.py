@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cgr.cli.main import say_json
-from cgr.cli.shared.arguments import JSON_OPTION, NAMES, PATH, PENALTIES, check_installed, chosen
+from cgr.cli.shared.options import JSON_OPTION, NAMES, PATH, PENALTIES, check_installed, chosen
 from cgr.records import visible
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from cgr.cli.shared.arguments import JSON_OPTION, PATH, check_installed
+from cgr.cli.shared.options import JSON_OPTION, PATH, check_installed
 
 ABOUT = (
     "The embedded model thinks about {questions}, {times} each. A probe regularly asks for the answer\n"

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cgr.cli.main import say, say_json
-from cgr.cli.shared.arguments import JSON_OPTION
-from cgr.cli.shared.options import open_given, refuse_probe_model, single_model_options
+from cgr.cli.shared.options import JSON_OPTION, open_given, refuse_probe_model, single_model_options
 from cgr.engines.open import ModelOptions
 from cgr.rules.base import THRESHOLD
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from cgr.cli.main import say
-from cgr.cli.shared.arguments import PATH, PROBES, ProbesCommand
+from cgr.cli.shared.options import PATH, PROBES, ProbesCommand
 from cgr.lab.exchange import FORMATS, STANDARD_OUTPUT, FileFormat, export_run
 from cgr.lab.store import Store
 

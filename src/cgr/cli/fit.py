@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cgr.cli.main import say, say_json
-from cgr.cli.shared.arguments import JSON_OPTION, PATH, PROBES, ProbesCommand, check_installed
+from cgr.cli.shared.options import JSON_OPTION, PATH, PROBES, ProbesCommand, check_installed
 from cgr.errors import UsageError
 from cgr.rules import files as rule_files
 from cgr.rules import make_rule, read_parameters

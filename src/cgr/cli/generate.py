@@ -9,8 +9,17 @@ from typing import Any, get_args
 import click
 
 from cgr.cli.main import say
-from cgr.cli.shared.arguments import JSON_OPTION, PATH, QUIET_OPTION
-from cgr.cli.shared.options import AGGREGATE, SESSIONS, model_options, open_given, refuse_probe_model, settings_options
+from cgr.cli.shared.options import (
+    AGGREGATE,
+    JSON_OPTION,
+    PATH,
+    QUIET_OPTION,
+    SESSIONS,
+    model_options,
+    open_given,
+    refuse_probe_model,
+    settings_options,
+)
 from cgr.engines.open import ModelOptions
 from cgr.errors import UsageError
 from cgr.records import AnswerFormat

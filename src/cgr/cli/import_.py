@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from cgr.cli.main import say
-from cgr.cli.shared.arguments import PATH
+from cgr.cli.shared.options import PATH
 from cgr.lab.exchange import FORMATS, FileFormat, import_run
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from cgr.cli.main import say, say_json
-from cgr.cli.shared.arguments import JSON_OPTION, PATH
+from cgr.cli.shared.options import JSON_OPTION, PATH
 from cgr.lab.store.merge import merge
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from cgr.cli.main import say
-from cgr.cli.shared.arguments import PATH, check_installed
+from cgr.cli.shared.options import PATH, check_installed
 from cgr.errors import UsageError
 from cgr.lab.store.schema import FILE
 

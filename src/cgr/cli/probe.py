@@ -10,10 +10,15 @@ from typing import Any
 import click
 
 from cgr.cli.main import say
-from cgr.cli.shared.arguments import JSON_OPTION, PATH, PROBES, QUIET_OPTION, ProbesCommand, names_in
 from cgr.cli.shared.options import (
     AGGREGATE,
+    JSON_OPTION,
+    PATH,
+    PROBES,
+    QUIET_OPTION,
     SESSIONS,
+    ProbesCommand,
+    names_in,
     open_given,
     other_model_options,
     refuse_probe_model,

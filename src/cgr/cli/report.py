@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cgr.cli.main import say, say_json
-from cgr.cli.shared.arguments import JSON_OPTION, NUMBERS, PATH, PENALTIES, PROBES, ProbesCommand, check_installed, chosen
+from cgr.cli.shared.options import JSON_OPTION, NUMBERS, PATH, PENALTIES, PROBES, ProbesCommand, check_installed, chosen
 
 if TYPE_CHECKING:
     from cgr.lab.report import WrittenReport

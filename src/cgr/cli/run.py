@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cgr.cli.main import say, say_json
-from cgr.cli.shared.arguments import JSON_OPTION, PATH, check_installed, chosen
-from cgr.cli.shared.options import other_model_options, refuse_probe_model
+from cgr.cli.shared.options import JSON_OPTION, PATH, check_installed, chosen, other_model_options, refuse_probe_model
 from cgr.engines.open import ModelOptions
 from cgr.errors import UsageError
 

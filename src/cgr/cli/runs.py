@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cgr.cli.main import say, say_json
-from cgr.cli.shared.arguments import JSON_OPTION, PATH
+from cgr.cli.shared.options import JSON_OPTION, PATH
 from cgr.records import visible_line
 
 if TYPE_CHECKING:

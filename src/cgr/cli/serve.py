@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from cgr.cli.main import say
-from cgr.cli.shared.arguments import PATH
-from cgr.cli.shared.options import model_options, settings_options
+from cgr.cli.shared.options import PATH, model_options, settings_options
 from cgr.cli.solve import rule_and_parameters
 from cgr.engines.open import ENGINES, ModelOptions
 from cgr.errors import UsageError

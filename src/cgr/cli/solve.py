@@ -12,8 +12,7 @@ from rich.text import Text
 
 from cgr.calibration import sentence
 from cgr.cli.main import say, say_json
-from cgr.cli.shared.arguments import JSON_OPTION
-from cgr.cli.shared.options import model_options, open_given, settings_options
+from cgr.cli.shared.options import JSON_OPTION, model_options, open_given, settings_options
 from cgr.drive.events import Decided, Event, Probed, Thinking
 from cgr.engines.base import ModelInfo
 from cgr.engines.open import ModelOptions

@@ -17,8 +17,8 @@ from typing import Any, cast
 import pytest
 
 from cgr.engines.completions import http
-from cgr.engines.completions.http import BadReply, Fault, Server, WrongKey, read_event, retry_after
-from cgr.engines.completions.policy import RetryPolicy
+from cgr.engines.completions.http import BadReply, Fault, Server, WrongKey, read_event
+from cgr.engines.completions.policy import RetryPolicy, retry_after
 from cgr.errors import DoesNotFit, EngineError
 
 SHORT = RetryPolicy(first=5.0, stall=5.0, connect=5.0)

@@ -7,7 +7,7 @@ tries again; anything else is an error at once.
 from __future__ import annotations
 
 import asyncio
-import email.utils
+import json
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -18,9 +18,13 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from cgr.engines.completions.json_codec import dumps, loads
-from cgr.engines.completions.policy import RetryPolicy
+from cgr.engines.completions.policy import RetryPolicy, retry_after
 from cgr.errors import CgrError, DoesNotFit, EngineError, UsageError
+
+try:
+    import orjson  # faster; part of the extra `server`
+except ImportError:  # pragma: no cover - the core installs without it
+    orjson = None  # type: ignore[assignment]
 
 TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
 ABSENT = {404, 405, 501}
@@ -268,7 +272,7 @@ def refusal(data: dict[str, Any], status: int, wait: float | None = None) -> Fau
     """The exception for an error that a server reported: a `Fault` if it may pass."""
     detail = data.get("error", data)
     fields = detail if isinstance(detail, dict) else {"message": detail}
-    message = _shortened(str(fields.get("message", detail))).rstrip(".")
+    message = str(fields.get("message", detail))[:MAX_MESSAGE].rstrip(".")
     if status in WRONG_KEY:
         return WrongKey(f"The server refused the API key: {message}.", "Set CGR_API_KEY to a key that it accepts.")
     if CONTEXT_ERRORS & {fields.get("type"), fields.get("code")}:
@@ -278,16 +282,17 @@ def refusal(data: dict[str, Any], status: int, wait: float | None = None) -> Fau
     return EngineError(f"The server refused: {message}.", "Check the model and the options.")
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}..."
+def dumps(value: Any) -> bytes:
+    """The JSON of a value."""
+    if orjson:
+        with suppress(TypeError):  # what only Python writes: numbers beyond 64 bits, halves of surrogate pairs
+            return orjson.dumps(value)
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
-def retry_after(headers: Any) -> float | None:
-    """Seconds to wait according to the Retry-After header, which holds a number or a date."""
-    value = headers.get("Retry-After", "")
-    if value.replace(".", "", 1).isdigit():
-        return float(value)
+def loads(data: bytes) -> Any:
+    """The value of a JSON document; `ValueError` if it is none."""
     try:
-        return max(email.utils.parsedate_to_datetime(value).timestamp() - time.time(), 0.0) if value else None
-    except ValueError:
-        return None
+        return (orjson or json).loads(data)
+    except ValueError:  # Python also reads NaN and halves of surrogate pairs
+        return json.loads(data)

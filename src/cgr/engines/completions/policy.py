@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import email.utils
 import random
+import time
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +35,14 @@ class RetryPolicy:
         `longest`."""
         backed_off = self.pause * 2**attempt * (1 + random.random() / 2)
         return float(min(max(backed_off, wait or 0.0), self.longest))
+
+
+def retry_after(headers: Any) -> float | None:
+    """Seconds to wait according to the Retry-After header, which holds a number or a date."""
+    value = headers.get("Retry-After", "")
+    if value.replace(".", "", 1).isdigit():
+        return float(value)
+    try:
+        return max(email.utils.parsedate_to_datetime(value).timestamp() - time.time(), 0.0) if value else None
+    except ValueError:
+        return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from cgr.certainty import DEFAULT as AGGREGATE
@@ -61,11 +61,6 @@ def table(report: Report) -> Table:
     return Table.of_records("raw_certainty", caption, HEADS, report.raw)
 
 
-def tables(report: Report) -> tuple[Callable[[Report], Table], ...]:
-    """The tables to write beside those of every report."""
-    return (table,) if report.raw else ()
-
-
 def lines(report: Report) -> list[str]:
-    """The same for a terminal; empty if there is nothing beside the certainty."""
-    return ["Raw certainty:", *table(report).lines(left=0)] if report.raw else []
+    """The same for a terminal."""
+    return ["Raw certainty:", *table(report).lines(left=0)]

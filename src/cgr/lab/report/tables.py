@@ -176,7 +176,9 @@ TABLES: tuple[Callable[[Report], Table], ...] = (*OWN, prospects.adaptive, prosp
 
 def write(report: Report, folder: Path) -> tuple[Path, ...]:
     """Write every table of one run, three files each; the paths."""
-    return tuple(path for make in (*TABLES, *raw.tables(report)) for path in write_table(make(report), folder))
+    return tuple(
+        path for make in (*TABLES, *([raw.table] if report.raw else [])) for path in write_table(make(report), folder)
+    )
 
 
 LINES = (
@@ -198,7 +200,7 @@ def lines(report: Report) -> list[str]:
     first: tuple[Cell, ...] = ("baseline", base.correct_mean, base.accuracy, *[""] * 6)
     rows = (first, *(_row(*pair) for pair in zip(report.thresholds, report.savings, strict=True)))
     table = Table("", "", LINES, rows).lines(left=0) if size.graded_questions else prospects.without_golds(report)
-    table += raw.lines(report)
+    table += raw.lines(report) if report.raw else []
     return [title, origin(report), *table, *prospects.lines(report), *(f"Note: {note}" for note in report.notes)]
 
 

@@ -68,11 +68,10 @@ class Store:
     @classmethod
     def stored_config(cls, path: Path) -> RunConfig | None:
         """The configuration of the run in this folder; None if there is no run."""
-        try:
-            with cls.open(path) as store:
-                return store.config
-        except NotARun:
+        if not (schema.folder_of(path) / FILE).is_file():
             return None
+        with cls.open(path) as store:
+            return store.config
 
     @classmethod
     def _opened(cls, path: Path, config: RunConfig | None, *, write: bool) -> Store:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cgr.cli.shared.arguments import check_installed, names_in, numbers_in
+from cgr.cli.shared.options import check_installed, names_in, numbers_in
 from cgr.errors import UsageError
 
 
