@@ -227,5 +227,6 @@ def test_the_model_card_is_what_its_numbers_give() -> None:
         family: {int(level): share for level, share in by.items()} for family, by in numbers["by_family_and_level"].items()
     }
     probes = card.Selective.from_dict(numbers["probes"])
-    made = card.Card(**{**numbers, "by_family_and_level": levels, "probes": probes})
+    gains = {float(threshold): card.Gain.from_dict(gain) for threshold, gain in numbers["adaptive"].items()}
+    made = card.Card(**{**numbers, "by_family_and_level": levels, "probes": probes, "adaptive": gains})
     assert (DOCS / "model-card.md").read_text() == card_text.write(made)
