@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 ShowThinking = Literal["text", "summary", "omitted"]
 RESERVED = 512  # tokens kept for the answer, or a quarter of max_tokens if that is less
+LEAST_RESERVED = 128  # enough for an answer if otherwise the whole budget would not fit into the context
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +249,9 @@ class Answer:
     def _fitting(self, budget: int, prompt: int, room: int) -> int:
         """The budget, lowered to what the context holds beside the prompt and an answer."""
         free = self.engine.info.context - prompt
-        fits = min(budget, free - max(room, min(RESERVED, free // 4)))
+        left = free - budget  # a model's own budget leaves some room: the budget of a promise must not be lowered for more
+        reserved = left if LEAST_RESERVED <= left < RESERVED else min(RESERVED, free // 4)
+        fits = min(budget, free - max(room, reserved))
         if fits < 1:
             raise DoesNotFit(
                 f"The prompt has {prompt} tokens of a context of {self.engine.info.context}: there is no room to think.",

@@ -13,6 +13,7 @@ from cgr.lab.store import NotARun, Store
 from cgr.lab.store.config import Asking, ProbeSet
 from cgr.lab.store.listing import holds_traces
 from cgr.lab.store.merge import merge
+from cgr.lab.store.recorded import SHADOW
 from cgr.lab.store.schema import FILE
 from tests.lab.calibrate.promised import CONFIG, SET, probe, stored, trace, traces
 from tests.support import command
@@ -29,6 +30,19 @@ def test_runs_are_joined(tmp_path: Path) -> None:
         assert store.probe_sets() == {"default": SET}
         assert store.prompt_ids(("q0", 0)) == (1, 2)
         assert store._one("SELECT min(seconds) FROM traces") == 1.5
+
+
+def test_requests_of_a_recording_are_numbered_anew(tmp_path: Path) -> None:
+    """There, a seed is only the number of a request: other requests with the same prompt are other traces."""
+    config = replace(CONFIG, source=SHADOW)
+    first, other = trace("q", 0, ("7", 0.9)), trace("q", 0, ("7", 0.9), final="8")
+    a, b = (stored(tmp_path / name, [one], config) for name, one in (("a", first), ("b", other)))
+    made = merge([a, b, a], tmp_path / "all")
+    assert (made.questions, made.traces, made.repeated) == (1, 2, 1)
+    with Store.open(tmp_path / "all") as store:
+        assert list(store.recorded(whole=True)) == [first, replace(other, seed=1)]
+    again = merge([tmp_path / "all", b], tmp_path / "again")
+    assert (again.traces, again.repeated) == (2, 1)
 
 
 def test_costs_of_the_same_trace_may_differ(tmp_path: Path) -> None:
