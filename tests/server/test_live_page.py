@@ -123,8 +123,8 @@ def test_the_page_shows_what_the_api_says(tab: Browser, own: Served) -> None:
 
 
 def test_probes_are_marked_where_they_were_made(tab: Browser, own: Served) -> None:
-    """Each token of this model's arithmetic is one character, so a probe at 48 comes after 48 of them. Words come later, and
-    have longer tokens."""
+    """Each token of this model's arithmetic is one character, so a probe at 48 comes after 48 of them. Words come later,
+    and have longer tokens."""
     tab.visit(own.address + "/")
     ask(tab)
     before = tab.run("""(() => {
