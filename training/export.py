@@ -20,7 +20,7 @@ from training.layout import PARTS, hf_names
 from training.network import Network, Shape
 
 NAME = "cgr-arithmetic"
-CONTEXT = 2560
+CONTEXT = 3072  # the budget, a prompt, and 512 tokens of an answer that a server allows for
 INTERVAL, BUDGET, MAX_ANSWER_TOKENS = 48, 2048, 4  # defaults of the model, read by cgr
 
 

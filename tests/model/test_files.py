@@ -35,7 +35,7 @@ def test_the_gguf_says_what_it_wishes() -> None:
     head = read_head(GGUF)
     assert (head.interval, head.budget, head.max_answer_tokens) == (48, 2048, 4)
     assert {"<think>", "</think>"} <= head.control_ids.keys()
-    assert head.context == 2560
+    assert head.context == 3072
 
 
 def test_the_safetensors_fit_their_config() -> None:

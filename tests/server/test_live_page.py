@@ -123,7 +123,8 @@ def test_the_page_shows_what_the_api_says(tab: Browser, own: Served) -> None:
 
 
 def test_probes_are_marked_where_they_were_made(tab: Browser, own: Served) -> None:
-    """Each token of this model's arithmetic is one character, so a probe at 32 comes after 32 of them."""
+    """Each token of this model's arithmetic is one character, so a probe at 48 comes after 48 of them. Words come later,
+    and have longer tokens."""
     tab.visit(own.address + "/")
     ask(tab)
     before = tab.run("""(() => {
@@ -136,7 +137,8 @@ def test_probes_are_marked_where_they_were_made(tab: Browser, own: Served) -> No
       return found;
     })()""")
     assert len(before) >= 3
-    assert all(at == count for at, count in before)
+    assert all(at == count for at, count in before[:3])
+    assert all(at <= count for at, count in before)
 
 
 def test_the_slider_agrees_with_real_requests(tab: Browser, own: Served) -> None:
@@ -338,7 +340,7 @@ def test_the_keyboard_is_enough(tab: Browser, own: Served) -> None:
     assert tab.run('byId("theta-slide").getAttribute("aria-valuetext")') == str(tab.run("page.theta"))
     tab.run('document.querySelector("#curve svg").focus()')
     key(tab, "ArrowRight", 39)
-    assert "32 tokens" in text(tab, "#curve .reading")
+    assert "48 tokens" in text(tab, "#curve .reading")
     tab.set("#theta-slide", LOWER)
     assert tab.run('document.activeElement === document.querySelector("#curve svg")')
     unnamed = tab.run("""[...document.querySelectorAll("input, select, textarea, button")].filter((one) =>

@@ -79,7 +79,7 @@ async def test_a_failed_connect_can_be_repeated(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.heavy
 async def test_what_is_known_after_connect(hf: TransformersEngine) -> None:
     info = hf.info
-    assert (info.engine, info.context, info.model_context, info.sessions) == ("transformers", 2560, 2560, 8)
+    assert (info.engine, info.context, info.model_context, info.sessions) == ("transformers", 3072, 3072, 8)
     assert (info.interval, info.budget, info.max_answer_tokens) == (48, 2048, 4)
     assert (info.threads, info.template_opens) == (1, True)
     assert hf.capabilities.sampling == FILTERS
@@ -174,8 +174,8 @@ async def test_a_conversation_with_a_system_turn_and_several_turns(hf: Transform
 
 @pytest.mark.heavy
 async def test_a_context_that_is_too_small_is_refused(hf: TransformersEngine) -> None:
-    with pytest.raises(DoesNotFit, match="the context has 2560"):
-        await hf.open(QUESTION, GREEDY, room=2560)
+    with pytest.raises(DoesNotFit, match="the context has 3072"):
+        await hf.open(QUESTION, GREEDY, room=3072)
     session = await hf.open(QUESTION, GREEDY, room=8)
     with pytest.raises(DoesNotFit):
         await session.think(2048)

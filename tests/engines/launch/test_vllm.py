@@ -86,7 +86,7 @@ async def test_detected_features(vllm: Model) -> None:
     assert found.server.startswith("vllm ")
     assert (found.api, found.token_prompts, found.token_ids, found.logprobs) == ("openai", True, "field", 20)
     assert (found.raw_logprobs, found.logit_bias, found.seed, found.stream, found.prefix_cache) == (True,) * 5
-    assert found.context == 2560
+    assert found.context == 3072
     assert engine_of(vllm).notes == ()
 
 

@@ -186,7 +186,7 @@ def test_a_round_trip_keeps_forced_tokens_and_their_missing_log_probabilities(tm
 async def test_a_forced_run_of_a_model_can_be_exported(model: Model, tmp_path: Path) -> None:
     """An easy problem, which the embedded model finishes before the budget: its thinking is forced to continue."""
     easy = (Question("e", "Find x, the last three digits of 313*21.", "573", "integer"),)
-    settings = Settings(rule="budget-forcing", budget=600, interval=200)
+    settings = Settings(rule="budget-forcing", budget=1500, interval=500)
     await agenerate(tmp_path / "run", Plan(easy, 2, settings, probe=True, logprobs=True), model.engine, sessions=2)
     for kind in ("jsonl", "parquet"):
         export_run(tmp_path / "run", tmp_path / f"out.{kind}")

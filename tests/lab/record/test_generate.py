@@ -254,7 +254,7 @@ async def test_a_generated_trace_equals_the_trace_of_solve(model: Model, tmp_pat
 async def test_text_written_after_a_natural_end_is_stored(model: Model, tmp_path: Path) -> None:
     """An easy problem, a few seeds: the embedded model ends its thinking, then writes its answer."""
     easy = [Question("e", "Find x, the last three digits of 313*21.", "573", "integer")]
-    await agenerate(tmp_path, plan(easy, seeds=4, budget=600), model.engine)
+    await agenerate(tmp_path, plan(easy, seeds=4, budget=1500), model.engine)
     ended = [trace for trace in kept(tmp_path) if trace.ended == "end_of_thinking" and not trace.eos]
     assert ended
     for trace in ended:
