@@ -30,7 +30,8 @@ from tests.lab.runs import probe
 BUDGET, QUESTIONS = 2000, 12
 BUILT_IN = {name for name, cls in known_rules().items() if cls.__module__.startswith("cgr.rules")}  # tests register others
 READ_ANYWHERE = {
-    *("answer-consistency", "calibrated", "cgr", "conformal", "give-up", "puma-verify", "smoothed", "sure-twice"),
+    *("answer-consistency", "calibrated", "cgr", "cgr-drought", "code-stop", "conformal", "give-up", "puma-verify"),
+    *("smoothed", "sure-twice"),
 }
 
 

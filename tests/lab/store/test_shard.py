@@ -14,6 +14,7 @@ from hypothesis import strategies as some
 
 from cgr.errors import CgrError, UsageError
 from cgr.lab.store import Store
+from cgr.lab.store.checks import write_all
 from cgr.lab.store.shard import Shard
 from tests.support import command
 
@@ -164,6 +165,7 @@ def test_a_shard_that_is_not_complete_is_named(runs: Path, tmp_path: Path) -> No
         "DELETE FROM probings WHERE trace = ? + 1",
     ):
         db.execute(statement, (trace,))
+    write_all(db)
     db.commit()
     db.close()
     done = command("merge", *map(str, (runs / "part1", tmp_path / "cut", runs / "part3")), "--out", str(tmp_path / "all"))
@@ -192,6 +194,7 @@ def test_a_trace_in_the_wrong_shard_is_refused(runs: Path, tmp_path: Path) -> No
     _made("merge", runs / "part1", "--out", tmp_path / "wrong")
     db = sqlite3.connect(tmp_path / "wrong" / "run.sqlite")
     db.execute("UPDATE run SET config = json_set(config, '$.shard', '2/3')")
+    write_all(db)
     db.commit()
     db.close()
     done = command("merge", str(tmp_path / "wrong"), str(runs / "part3"), "--out", str(tmp_path / "all"))
