@@ -8,6 +8,7 @@ CgrError
 │   ├── NoThinkTags         a model without think tags
 │   └── DoesNotFit          prompt, budget and answer exceed the model's context
 ├── EngineError             the engine failed while it was used
+│   ├── Refused             a server says that a request is wrong
 │   ├── MissingCapability   a rule needs something that this engine does not have
 │   └── Busy                no session became free in time
 └── NotRecorded             a replay needs something that its recording does not hold
