@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.rows import Results, Row
 from cgr.lab.output.style import BLUE, GREEN, GREY, ORANGE, RED, paper, styled
 
-MAX_SHARE = 1.6
+MAX_SHARE = 2.0
 PLACES = (200, 500, 1000, 2000, 4000)
 SPEED = "tokens per second, "
 
@@ -17,10 +17,12 @@ def draw(results: Results, path: Path) -> None:
     """Write the figure to this path."""
     held = [row for row in results.in_order() if row.hold]
     with styled():
-        figure, axes = paper(1, 3, (17, max(4.5, 0.42 * len(held) + 1)), width_ratios=(2.2, 1.5, 1))
-        _ratios(axes[0], held)
-        _growth(axes[1], results.curves)
-        _speeds(axes[2], {name: found for name, found in results.curves.items() if name.startswith(SPEED)})
+        figure, axes = paper(2, 2, (16, max(8, 0.36 * len(held) + 1)), width_ratios=(1.5, 1))
+        for one in axes[:, 0]:
+            one.remove()
+        _ratios(figure.add_subplot(axes[0, 0].get_gridspec()[:, 0]), held)
+        _growth(axes[0, 1], results.curves)
+        _speeds(axes[1, 1], {name: found for name, found in results.curves.items() if name.startswith(SPEED)})
         figure.savefig(path)
 
 
@@ -50,6 +52,7 @@ def _growth(axes: Any, curves: dict[str, list[dict[str, float]]]) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xticks(PLACES, [f"{place:,}" for place in PLACES])
+    axes.yaxis.set_major_formatter(lambda seconds, _: f"{seconds:g}")
     axes.minorticks_off()
     axes.set_xlabel("thinking tokens before the probe")
     axes.set_ylabel("seconds")

@@ -37,24 +37,49 @@ class Row:
         return self.value <= self.hold if self.sense == "at most" else self.value >= self.hold
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """When a part was measured, and the packages that were installed then, with their versions."""
+
+    measured: str
+    packages: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def now(cls) -> Part:
+        """A part that is measured at this moment."""
+        return cls(datetime.now(UTC).isoformat(timespec="seconds"), describe_machine().packages)
+
+    @classmethod
+    def read(cls, found: dict[str, Any]) -> Part:
+        """From JSON."""
+        return cls(found["measured"], tuple((name, version) for name, version in found["packages"]))
+
+
+def _hardware(machine: dict[str, Any]) -> tuple[Any, ...]:
+    return machine.get("system"), machine.get("processor"), machine.get("cores")
+
+
 @dataclass(slots=True)
 class Results:
-    """All rows of one run, and the curves for the figure. `parts`: the time when each part was measured."""
+    """All rows of one run, and the curves for the figure."""
 
     quick: bool
     rows: list[Row] = field(default_factory=list)
     curves: dict[str, list[dict[str, float]]] = field(default_factory=dict)
-    parts: dict[str, str] = field(default_factory=dict)
+    parts: dict[str, Part] = field(default_factory=dict)
 
     @classmethod
     def kept(cls, folder: Path, *, quick: bool) -> Results:
-        """The results that an earlier run on this machine wrote; empty if there are none."""
+        """The results that an earlier run wrote; empty if there are none. Results of other hardware are refused: numbers of
+        two machines in one table could not be compared."""
         path = _path(folder, quick)
-        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        if found.get("machine") != json.loads(json.dumps(describe_machine().to_dict())):
+        if not path.exists():
             return cls(quick)
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if _hardware(found["machine"]) != _hardware(describe_machine().to_dict()):
+            raise SystemExit(f"{path} was measured on another machine. Name another folder with --out, or omit --only.")
         rows = [Row(**{name: value for name, value in row.items() if name != "held"}) for row in found["rows"]]
-        return cls(quick, rows, found["curves"], found["parts"])
+        return cls(quick, rows, found["curves"], {name: Part.read(part) for name, part in found["parts"].items()})
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
@@ -64,17 +89,16 @@ class Results:
         before = len(self.rows)
         yield
         self.rows[before:] = [replace(row, part=name) for row in self.rows[before:]]
-        self.parts[name] = datetime.now(UTC).isoformat(timespec="seconds")
+        self.parts[name] = Part.now()
 
     def to_dict(self) -> dict[str, Any]:
         """The content of bench.json."""
         return {
             "quick": self.quick,
             "machine": describe_machine().to_dict(),
-            "parts": self.parts,
+            "parts": {name: asdict(part) for name, part in self.parts.items()},
             "rows": [asdict(row) | {"held": row.held} for row in self.rows],
             "curves": self.curves,
-            "left_out": ["a stream through `cgr serve`: there is no server in this version"],
         }
 
     def write(self, folder: Path) -> Path:
@@ -92,7 +116,8 @@ class Results:
     def table(self) -> str:
         """The rows as a Markdown table below a line about the machine."""
         found = describe_machine()
-        packages = ", ".join(f"{name} {version}" for name, version in found.packages)
+        installed = dict.fromkeys([*found.packages, *(each for part in self.parts.values() for each in part.packages)])
+        packages = ", ".join(f"{name} {version}" for name, version in installed)
         head = f"{found.processor}, {found.cores} cores; Python {found.python}, cgr {found.cgr}, {packages}"
         lines = [head, "", "| what | engine | measured | hold | |", "|---|---|---|---|---|"]
         return "\n".join([*lines, *map(line, self.in_order())]) + "\n"

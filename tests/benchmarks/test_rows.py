@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks import figure, offline
 from benchmarks.rows import Results, Row, Sense, line
+from cgr.doctor.description import describe_machine
 
 
 @pytest.mark.parametrize(
@@ -62,6 +64,28 @@ def test_a_part_that_is_measured_again_replaces_its_rows(tmp_path: Path) -> None
         kept.rows.append(Row("a", "x", 3.0))
     assert [(row.part, row.value) for row in kept.rows] == [("two", 2.0), ("one", 3.0)]
     assert Results.kept(tmp_path, quick=False).rows == []
+
+
+def test_results_are_kept_when_other_packages_are_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = describe_machine()
+    monkeypatch.setattr("benchmarks.rows.describe_machine", lambda: replace(here, packages=(("torch", "2.13.0"),)))
+    results = Results(quick=True)
+    with results.part("one"):
+        results.rows.append(Row("a", "x", 1.0))
+    results.write(tmp_path)
+    monkeypatch.setattr("benchmarks.rows.describe_machine", lambda: replace(here, packages=(("numpy", "2.4.6"),)))
+    kept = Results.kept(tmp_path, quick=True)
+    assert [row.value for row in kept.rows] == [1.0]
+    assert "numpy 2.4.6, torch 2.13.0" in kept.table().splitlines()[0]
+
+
+def test_results_of_another_machine_are_refused_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = some().write(tmp_path)
+    here = describe_machine()
+    monkeypatch.setattr("benchmarks.rows.describe_machine", lambda: replace(here, cores=here.cores + 1))
+    with pytest.raises(SystemExit, match="another machine"):
+        Results.kept(tmp_path, quick=True)
+    assert json.loads(path.read_text())["rows"]
 
 
 def test_the_figure_is_written(tmp_path: Path) -> None:
