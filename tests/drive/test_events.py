@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from contextlib import aclosing
 
 import pytest
 
-from cgr.drive.events import MAX_WAITING, EventStream, Thinking
+from cgr.drive.events import MAX_WAITING, Answering, Event, EventStream, Thinking
 from cgr.errors import CgrError
 
 
@@ -81,3 +82,57 @@ async def test_an_error_comes_after_the_events_before_it() -> None:
     assert await anext(events) == Thinking("a")
     with pytest.raises(CgrError, match="no luck"):
         await anext(events)
+
+
+async def test_events_can_be_taken_while_the_reader_waits() -> None:
+    """What one step of the work puts comes in one call; what is not taken goes to the reader, in order."""
+    offered: list[list[Event]] = []
+
+    def take_thinking(events: deque[Event]) -> None:
+        offered.append(list(events))
+        while events and events[0] != Answering("b"):
+            events.popleft()
+
+    async def work(stream: EventStream[None]) -> None:
+        await asyncio.sleep(0)  # the reader waits now
+        for texts in (("a", "b"), ("c",)):
+            for text in texts:
+                stream.put(Answering(text))
+            for _ in range(5):
+                await asyncio.sleep(0)
+
+    stream = EventStream(work, take_thinking)
+    assert [event async for event in stream] == [Answering("b")]
+    assert offered == [[Answering("a"), Answering("b")], [Answering("c")]]
+
+
+async def test_nothing_is_offered_after_the_reader_left() -> None:
+    offered: list[Event] = []
+    began = asyncio.Event()
+
+    async def work(stream: EventStream[None]) -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stream.put(Thinking("late"))
+            await asyncio.sleep(0)
+
+    reading = asyncio.create_task(anext(EventStream(work, offered.extend).batches()))
+    await began.wait()
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    assert not offered
+
+
+async def test_what_is_taken_makes_room() -> None:
+    stream = EventStream(lambda stream: counting(stream, 3 * MAX_WAITING), deque[Event].clear)
+
+    async def read() -> int:
+        return len([event async for event in stream])
+
+    reading = asyncio.create_task(read())
+    for _ in range(10 * MAX_WAITING):
+        await asyncio.sleep(0)
+    assert reading.done()
+    assert reading.result() < 3 * MAX_WAITING

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
+import secrets
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +19,7 @@ from cgr.lab.store.recorded import HASHED, RecordedTrace
 from cgr.records import Message, Probe, Token
 from cgr.rules.same_answer import quantity, same_answer
 from cgr.server.record.answers import AnswerHashes, without_text
-from cgr.server.record.key import KEY_FILE, RecordingKey, prepare_folder, read_key
+from cgr.server.record.key import KEY_BYTES, KEY_FILE, RecordingKey, prepare_folder, read_key
 from cgr.server.record.replies import MAX_BYTES, ReplyCopy, ReplyText, read_reply
 from tests.server.support import Served
 from tests.support import QUESTION
@@ -93,6 +95,41 @@ def test_the_key_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> Non
     path.write_text("12")
     with pytest.raises(UsageError, match="is not a key"):
         prepare_folder(path.parent)
+
+
+def test_a_key_that_was_not_written_to_its_end_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = secrets.token_hex
+
+    def interrupted(nbytes: int | None = None) -> str:
+        if nbytes == KEY_BYTES:
+            raise KeyboardInterrupt
+        return real(nbytes)
+
+    monkeypatch.setattr(secrets, "token_hex", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        prepare_folder(tmp_path)
+    monkeypatch.setattr(secrets, "token_hex", real)
+    assert [*tmp_path.iterdir()] == []
+    prepare_folder(tmp_path)
+    assert [one.name for one in tmp_path.iterdir()] == [KEY_FILE]
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_of_two_processes_that_start_at_once_the_first_makes_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    def no_link(self: Path, target: Path) -> None:
+        raise OSError(errno.EPERM, "no links")
+
+    if not links:  # such a file system has no way to do it, so only one of them starts here
+        monkeypatch.setattr(Path, "hardlink_to", no_link)
+    prepare_folder(tmp_path)
+    first = read_key(tmp_path)
+    if links:
+        monkeypatch.setattr(Path, "exists", lambda self: False)  # the other one had not seen it yet
+    prepare_folder(tmp_path)
+    assert read_key(tmp_path) == first
+    assert stat.S_IMODE((tmp_path / KEY_FILE).stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("below", ["", "worker-1"])

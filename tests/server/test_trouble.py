@@ -10,11 +10,17 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from aiohttp import web
 
+from cgr.engines.completions.http import MAX_BODY_BYTES
+from cgr.server.faults import ApiError
+from cgr.server.proxy import _whole
 from tests.server.support import LONG, Served, chat_body, chunks, events, joined, served
 from tests.server.upstream import ANSWER, FakeUpstream, Trouble, fake_upstream
 
@@ -223,6 +229,30 @@ def test_a_passed_on_reply_that_breaks_off_is_an_error(gateway: Served, fake: Fa
     refused = gateway.chat("A poem")
     assert refused.status_code == 429
     assert refused.headers["retry-after"] == "0.05"
+
+
+async def test_a_reply_that_is_too_long_to_be_kept_is_an_error() -> None:
+    class Announced:
+        content_length = MAX_BODY_BYTES + 1
+
+    with pytest.raises(ApiError, match="a reply of more than 64 MB") as failure:
+        await _whole(cast(Any, Announced()))
+    assert failure.value.status == 502
+
+
+@pytest.mark.parametrize("sent", ["<html>", "[1]", '"x"'])
+def test_a_list_of_models_that_is_none_is_an_error_of_the_upstream(sent: str) -> None:
+    @dataclass
+    class Changing(FakeUpstream):
+        changed: bool = False
+
+        async def models(self, request: web.Request) -> web.Response:
+            return web.Response(text=sent) if self.changed else await super().models(request)
+
+    with fake_upstream(fake=(fake := Changing())), served("--base-url", fake.address) as server:
+        fake.changed = True
+        reply = server.get("/v1/models")
+        assert (reply.status_code, reply.json()["error"]["message"]) == (502, "The upstream lists no models.")
 
 
 def test_silence_is_bridged_by_pings(gateway: Served, fake: FakeUpstream) -> None:

@@ -85,7 +85,9 @@ def _noise(noise: Noise) -> Lines:
 def _difference(series: ProbeSeries, first: ProbeSeries) -> str:
     largest = max(abs(a - b) for a, b in zip(series.certainties, first.certainties, strict=True))
     changed = sum(a != b for a, b in zip(series.answers, first.answers, strict=True))
-    return f"differs by at most {largest:.1g}" + (f", {changed} different answers" if changed else "")
+    return f"differs by at most {largest:.1g}" + (
+        f", {changed} different {'answer' if changed == 1 else 'answers'}" if changed else ""
+    )
 
 
 def _verdict(noise: Noise) -> Lines:
@@ -96,7 +98,8 @@ def _verdict(noise: Noise) -> Lines:
     band = f"a certainty from {noise.low:.4f} to {noise.high:.4f} may stop one run and not the next"
     yield "", f"at threshold {noise.threshold:g}, {band}"
     if noise.answers_changed or noise.moved:
-        yield "", f"the answer changed at {noise.answers_changed} cuts, and the decision to stop at {noise.moved}"
+        cuts = "1 cut" if noise.answers_changed == 1 else f"{noise.answers_changed} cuts"
+        yield "", f"the answer changed at {cuts}, and the decision to stop at {noise.moved}"
     yield "", "if this matters, use an F32 or F16 file, and calibrate thresholds on this engine"
 
 

@@ -235,7 +235,8 @@ class Driver:
 
     def _emit_text(self, text: str) -> None:
         self.last_text = text
-        self.emit(Thinking(text))
+        if self.on_event:
+            self.on_event(Thinking(text))
 
     def emit(self, event: Event) -> None:
         """Pass an event on."""

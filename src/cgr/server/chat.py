@@ -25,6 +25,8 @@ from cgr.server.generation import (
 from cgr.server.result import Result, probe_event
 
 DONE = b"data: [DONE]\n\n"
+THOUGHT = b'{"reasoning":%b,"reasoning_content":%b}'
+HERE = b"\0"  # where a text goes; JSON has no such byte
 
 
 class AlignedLogprobs:
@@ -68,16 +70,16 @@ class ChatStream:
         self._start = b"data: " + head + b',"choices":[{"index":0,"delta":'
         self._empty = b"data: " + head + b',"choices":[],'
         self._first = True
+        self._around: list[bytes] = []  # the parts of a chunk around the text of thinking
         self._probes: deque[dict[str, Any]] = deque()
         top = request.top_logprobs
         self._logprobs = None if top is None else AlignedLogprobs(engine, top)
 
     async def frames(self, event: ServeEvent) -> bytes:
         """What to send for this event; may be nothing."""
-        if isinstance(event, ReasoningDelta):  # without a pattern: this runs for every token of every stream
-            quoted = orjson.dumps(event.text)
-            return self._chunk(b'{"reasoning":%b,"reasoning_content":%b}' % (quoted, quoted), self._probe())
         match event:
+            case ReasoningDelta(text):
+                return self.thought(text)
             case AnswerDelta(text, tokens):
                 return await self._answer(text, tokens)
             case ProbeMade(probe) if self.request.stream_probes:
@@ -87,6 +89,15 @@ class ChatStream:
             case Begun() | ProbeMade() | Stopped():
                 pass
         return b""
+
+    def thought(self, text: str) -> bytes:
+        """What to send for this thinking: the same bytes around the text each time, unless something goes with it."""
+        quoted = orjson.dumps(text)
+        if self._around and not self._probes:
+            return quoted.join(self._around)
+        chunk = self._chunk(THOUGHT % (quoted, quoted), self._probe())
+        self._around = self._chunk(THOUGHT % (HERE, HERE)).split(HERE)
+        return chunk
 
     @staticmethod
     def error(error: ApiError) -> bytes:

@@ -20,6 +20,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 SAFE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 BODY_SECONDS = 60.0  # for the whole body of a request
+FLOW = "cgr.flow"  # in a scope: what knows whether the client reads
 PING = b": ping\n\n"
 STREAM_HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
@@ -45,7 +46,7 @@ class Exchange:
         self.fields: dict[str, Any] = {}
         self.ending: ApiError | None = None
         self._gone = False
-        self.seen: set[str] = set()  # kinds of events that were sent
+        self.seen: set[type] = set()  # kinds of events that were sent
         self.answer: Any = None  # what is being done, if this server answers itself
         self._work: asyncio.Task[Any] | None = None
 
@@ -122,9 +123,9 @@ class Exchange:
         raw = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in given.items()]
         await self._send({"type": "http.response.start", "status": status, "headers": raw})
 
-    async def write(self, data: bytes, *, more: bool = True) -> None:
+    def write(self, data: bytes, *, more: bool = True) -> Awaitable[None]:
         """Send a part of the body; waits while the client does not read."""
-        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+        return self._send({"type": "http.response.body", "body": data, "more_body": more})
 
     async def reply(self, status: int, data: bytes, headers: Mapping[str, str]) -> None:
         """A whole reply."""
@@ -151,19 +152,34 @@ class EventWriter:
         self.exchange, self.headers, self.ping, self.patience = exchange, dict(STREAM_HEADERS), ping, patience
         self.between = True
         self._buffer: list[bytes] = []
+        self._flow = exchange.scope.get(FLOW)
         self._sent = time.monotonic()
         self._sending = False
         self._timer = asyncio.get_running_loop().call_later(min(ping, patience), self._tick)
         self._pinging: asyncio.Task[None] | None = None
 
     def add(self, frames: bytes) -> None:
-        """Put frames into the buffer."""
-        self._buffer.append(frames)
+        """Put frames, if there are any, into the buffer."""
+        if frames:
+            self._buffer.append(frames)
 
     @property
     def pending(self) -> bool:
         """Whether something waits in the buffer."""
         return bool(self._buffer)
+
+    @property
+    def can_send_now(self) -> bool:
+        """Whether the reply has begun, nothing of it waits, and the client reads; False also if the HTTP server does not
+        say."""
+        flow, begun = self._flow, self.exchange.status is not None
+        return begun and not self._buffer and not self._sending and flow is not None and not flow.write_paused
+
+    def send_now(self, frames: bytes) -> None:
+        """Send frames without waiting, if `can_send_now`: the HTTP server then does not wait for anything either."""
+        for _ in self.exchange.write(frames).__await__():
+            raise RuntimeError("The HTTP server waits although the client reads.")
+        self._sent = time.monotonic()
 
     async def flush(self, *, more: bool = True) -> None:
         """Send what is in the buffer."""

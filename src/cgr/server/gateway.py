@@ -10,6 +10,8 @@ from contextlib import AbstractContextManager, aclosing, contextmanager, nullcon
 from dataclasses import replace
 from typing import Any, Protocol
 
+import orjson
+
 from cgr.engines.base import Engine
 from cgr.errors import CgrError
 from cgr.records import Message
@@ -35,6 +37,10 @@ class StreamRenderer(Protocol):
     """Turns events into the bytes of a stream."""
 
     async def frames(self, event: ServeEvent) -> bytes: ...
+
+    def thought(self, text: str) -> bytes:
+        """The frames of a `ReasoningDelta`. Not asynchronous, as it is called for every token of every stream."""
+        ...
 
     def error(self, error: ApiError) -> bytes: ...
 
@@ -171,15 +177,30 @@ class Gateway:
 
     async def _stream(self, exchange: Exchange, answer: Answer, renderer: StreamRenderer) -> None:
         writer = EventWriter(exchange, self.config.ping_seconds, self.config.client_seconds)
+
+        def send_thoughts(texts: list[str]) -> bool:
+            if ReasoningDelta not in exchange.seen or not writer.can_send_now:
+                return False
+            try:
+                frames = b"".join(map(renderer.thought, filter(None, texts)))
+            except orjson.JSONEncodeError:  # half of a surrogate pair: the reader of the events reports it
+                return False
+            writer.send_now(frames)
+            return True
+
+        answer.pass_on = send_thoughts
         try:
-            async with aclosing(answer.__aiter__()) as events:
-                async for event in events:
-                    if isinstance(event, Begun):
-                        writer.headers["x-cgr-overhead-ms"] = _milliseconds(event.overhead)
-                    self._note(exchange, event)
-                    if frames := await renderer.frames(event):
-                        writer.add(frames)
-                    if writer.pending and not answer.waiting:
+            async with aclosing(answer.batches()) as batches:
+                async for events in batches:
+                    for event in events:
+                        self._note(exchange, event)
+                        if isinstance(event, ReasoningDelta):
+                            writer.add(renderer.thought(event.text))
+                            continue
+                        if isinstance(event, Begun):
+                            writer.headers["x-cgr-overhead-ms"] = _milliseconds(event.overhead)
+                        writer.add(await renderer.frames(event))
+                    if writer.pending:
                         await writer.flush()
             await writer.flush(more=False)
         except (Exception, asyncio.CancelledError) as error:
@@ -194,8 +215,9 @@ class Gateway:
 
     def _note(self, exchange: Exchange, event: ServeEvent) -> None:
         """Metrics and the log entry of an event."""
-        if isinstance(event, ReasoningDelta | AnswerDelta):
-            if (kind := type(event).__name__) not in exchange.seen:
+        kind = type(event)
+        if kind is ReasoningDelta or kind is AnswerDelta:
+            if kind not in exchange.seen:
                 self._note_first(exchange, kind)
             return
         match event:
@@ -207,11 +229,11 @@ class Gateway:
             case Ended(result):
                 self._finished(exchange, result)
 
-    def _note_first(self, exchange: Exchange, kind: str) -> None:
+    def _note_first(self, exchange: Exchange, kind: type[ServeEvent]) -> None:
         seconds = time.perf_counter() - exchange.received
         if not exchange.seen:
             self.metrics.first_token.observe(seconds)
-        if kind == "AnswerDelta":
+        if kind is AnswerDelta:
             self.metrics.first_answer.observe(seconds)
         exchange.seen.add(kind)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cgr.drive.answer import AnswerStyle, Style
 from cgr.drive.driver import Driver, Outcome, answer_room
-from cgr.drive.events import Answering, Decided, EventStream, Probed, Thinking
+from cgr.drive.events import Answering, Decided, Event, EventStream, Probed, Thinking
 from cgr.engines.base import Engine, Prompt, Sampling, Session, is_ids, keyed_seed
 from cgr.errors import DoesNotFit
 from cgr.prompts import prompt_text
@@ -118,45 +119,57 @@ class Answer:
     `follow`: gets it once its session is open; it sets `coverage`, whether a promise covers the reply, and `chosen`, if the
     request is audited. `result`: once the reply is complete.
 
-    `received`: when the request came (perf_counter). `waited`: seconds in the queue. `waiting`: whether the next event is
-    there already, so that several can be sent at once. `phase`: what is going on, for those who cancel it.
+    `received`: when the request came (perf_counter). `waited`: seconds in the queue. `phase`: what is going on, for those
+    who cancel it. `pass_on`: is called with texts of thinking, so that they can be sent without an event of their own;
+    False if they cannot.
     """
 
     def __init__(self, engine: Engine, config: ServeConfig, request: Generation, received: float, waited: float = 0.0):
         self.engine, self.config, self.request = engine, config, request
         self.received, self.waited = received, waited
         self.phase = "prompt"
-        self._stream: EventStream[Outcome] | None = None
         self._filter: TagFilter | None = None
         self.follow: Callable[[Answer, Opened], None] | None = None
+        self.pass_on: Callable[[list[str]], bool] | None = None
         self.opened: Opened | None = None
         self.coverage: Coverage | None = None
         self.chosen: asyncio.Task[int] | None = None
         self.result: Result | None = None
 
-    @property
-    def waiting(self) -> bool:
-        """Whether the next event is there already."""
-        return self._stream is not None and self._stream.waiting > 0
-
     async def __aiter__(self) -> AsyncGenerator[ServeEvent, None]:
+        async with aclosing(self.batches()) as batches:
+            async for events in batches:
+                for event in events:
+                    yield event
+
+    async def batches(self) -> AsyncGenerator[list[ServeEvent], None]:
+        """The events that are there, together, so that they can be sent together."""
         opened = self.opened = await self._open()
         try:
             if self.follow:
                 self.follow(self, opened)
             overhead = time.perf_counter() - self.received - self.waited
-            yield Begun(opened.prompt_tokens, overhead)
-            stream = self._stream = EventStream(opened.run)
-            async with aclosing(stream.__aiter__()) as events:
-                async for event in events:
-                    if (shown := self._shown(event)) is not None:
+            yield [Begun(opened.prompt_tokens, overhead)]
+            stream = EventStream(opened.run, self._pass_on if self.pass_on else None)
+            async with aclosing(stream.batches()) as batches:
+                async for events in batches:
+                    if shown := [one for one in map(self._shown, events) if one is not None]:
                         yield shown
-            if self._filter and (rest := self._filter.flush()):
-                yield AnswerDelta(rest)
+            rest = self._filter.flush() if self._filter else ""
             self.result = self._result(opened, stream.result, overhead)
-            yield Ended(self.result)
+            yield [AnswerDelta(rest), Ended(self.result)] if rest else [Ended(self.result)]
         finally:
             await opened.session.close()
+
+    def _pass_on(self, events: deque[Event]) -> None:
+        texts: list[str] = []
+        for event in events:
+            if not isinstance(event, Thinking):
+                break
+            texts.append(event.text)
+        if texts and self.pass_on and self.pass_on(texts):
+            for _ in texts:
+                events.popleft()
 
     def _shown(self, event: object) -> ServeEvent | None:
         if isinstance(event, Thinking):  # first and without a pattern: this runs for every token of every stream

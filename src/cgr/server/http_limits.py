@@ -7,6 +7,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from cgr.server.exchange import FLOW
+
 MAX_HEAD_BYTES = 64 << 10
 HEAD_SECONDS = 30.0
 TOO_LARGE = (
@@ -29,8 +31,10 @@ class LimitedHttp(HttpToolsProtocol):
         self._timer = self.loop.call_later(HEAD_SECONDS, transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the clock."""
+        """Stop the clocks. uvicorn lets that of an idle connection run if the client reset it, and until it ends everything
+        of the connection stays in memory."""
         self._stop_clock()
+        self._unset_keepalive_if_required()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -46,6 +50,7 @@ class LimitedHttp(HttpToolsProtocol):
         """A new request."""
         self._in_head = True
         super().on_message_begin()
+        self.scope[FLOW] = self.flow  # type: ignore[literal-required]
 
     def on_headers_complete(self) -> None:
         """The head is complete."""

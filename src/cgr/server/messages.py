@@ -72,7 +72,7 @@ class MessageStream:
                 }
                 return _event("message_start", message=_head(self.request) | begun)
             case ReasoningDelta(text):
-                return self._thinking(text)
+                return self.thought(text)
             case Stopped():
                 return self._end_block("thinking")
             case AnswerDelta(text) if text:
@@ -88,7 +88,8 @@ class MessageStream:
         """The end of a stream that failed."""
         return _event(**messages_error(error))
 
-    def _thinking(self, text: str) -> bytes:
+    def thought(self, text: str) -> bytes:
+        """What to send for this thinking."""
         begun = self._begin("thinking")
         return begun if self.request.shown == "omitted" else begun + self._delta("thinking", text)
 

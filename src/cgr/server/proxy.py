@@ -17,7 +17,7 @@ import orjson
 from cgr.engines.base import Engine
 from cgr.engines.completions.client import Pool
 from cgr.engines.completions.engine import CompletionsEngine
-from cgr.engines.completions.http import LOOPBACK, WRONG_KEY, Fault, Server
+from cgr.engines.completions.http import LOOPBACK, WRONG_KEY, BadReply, Fault, Server, read_body
 from cgr.engines.completions.silence import NOT_WAITING, watched
 from cgr.engines.forwarding import ForwardingEngine
 from cgr.server.exchange import EventWriter, Exchange
@@ -81,10 +81,13 @@ class Proxy:
     async def models(self) -> dict[str, Any]:
         """The upstream's list of models."""
         async with self._request("GET", "/v1/models", b"", {}) as response:
-            if response.status != 200:
+            try:
+                found = orjson.loads(await _whole(response)) if response.status == 200 else None
+            except orjson.JSONDecodeError:
+                found = None
+            if not isinstance(found, dict):
                 raise ApiError(502, "The upstream lists no models.", code="upstream_error")
-            found = orjson.loads(await response.read())
-            return found if isinstance(found, dict) else {}
+            return found
 
     async def is_up(self) -> bool:
         """Whether one of the servers answers."""
@@ -100,7 +103,7 @@ class Proxy:
         """Whether the upstream has an endpoint at this path: an empty body is an error of another kind there."""
         if path not in self._paths:
             async with self._request("POST", path, b"{}", {"content-type": "application/json"}) as response:
-                await response.read()
+                await _whole(response)
                 self._paths[path] = response.status not in NO_ENDPOINT
         return self._paths[path]
 
@@ -127,7 +130,7 @@ class Proxy:
                 await exchange.start(response.status, headers | {"x-accel-buffering": "no"})
                 await self._stream(exchange, response, ours, copied)
                 return
-            data = await response.read()
+            data = await _whole(response)
             copied(data)
         except (aiohttp.ClientError, TimeoutError) as error:
             failure = ApiError(502, "The upstream broke off in the middle of its reply.", code="upstream_error")
@@ -185,6 +188,14 @@ class Proxy:
         whole = response.content.at_eof()
         self.metrics.observe_upstream(server.address, "other", str(response.status) if whole else "cancelled")
         (response.release if whole else response.close)()
+
+
+async def _whole(response: aiohttp.ClientResponse) -> bytes:
+    """The body of a reply, unless it is too long to be kept."""
+    try:
+        return await read_body(response)
+    except BadReply as error:
+        raise ApiError(502, f"The upstream failed: {error.what}.", code="upstream_error") from error
 
 
 def _cleaned(body: bytes, model: str) -> bytes:

@@ -148,8 +148,7 @@ class ResponseStream:
                     "response.in_progress", response=self.built.response("in_progress")
                 )
             case ReasoningDelta(text):
-                self.built.reasoning.append(text)
-                return self._begin("reasoning") + self._reasoning("delta", delta=text, **self._probe())
+                return self.thought(text)
             case Stopped():
                 return self._end_reasoning()
             case AnswerDelta(text, tokens):
@@ -159,6 +158,11 @@ class ResponseStream:
             case Ended(result):
                 return self._end(result)
         return b""
+
+    def thought(self, text: str) -> bytes:
+        """What to send for this thinking."""
+        self.built.reasoning.append(text)
+        return self._begin("reasoning") + self._reasoning("delta", delta=text, **self._probe())
 
     def error(self, error: ApiError) -> bytes:
         """The end of a stream that failed: a failed response, then an error that clients raise."""

@@ -28,7 +28,7 @@ class CompletionStream:
         """What to send for this event; may be nothing."""
         match event:
             case ReasoningDelta(text) | AnswerDelta(text):
-                return self._chunk(text, more={"cgr": self._probes.popleft()} if self._probes else {})
+                return self.thought(text)
             case ProbeMade(probe) if self.request.stream_probes:
                 self._probes.append(probe_event(probe))
             case Stopped():
@@ -36,6 +36,10 @@ class CompletionStream:
             case Ended(result):
                 return self._end(result)
         return b""
+
+    def thought(self, text: str) -> bytes:
+        """What to send for this thinking; an answer looks the same."""
+        return self._chunk(text, more={"cgr": self._probes.popleft()} if self._probes else {})
 
     @staticmethod
     def error(error: ApiError) -> bytes:

@@ -29,8 +29,8 @@ TAGS = ThinkTags("<think>", "</think>")
 async def streamed(client: CompletionClient) -> list[Piece]:
     async def attempt(server: Server) -> list[Piece]:
         request = CompletionRequest([1, 2], 4, Sampling(), stream=True)
-        async with client.stream(server, request) as pieces:
-            return [one async for one in pieces]
+        async with client.stream(server, request) as reads:
+            return [piece async for pieces in reads for piece in pieces]
 
     return await Attempts(Replica(client.pool)).until_done(attempt)
 
@@ -53,6 +53,22 @@ CALLS: dict[str, Call] = {
     "complete": complete,
     "stream": streamed,
 }
+
+
+async def test_tags_are_kept_and_questions_are_not() -> None:
+    """A server that has answered 10,000 questions keeps none of them."""
+
+    async def kept(client: CompletionClient) -> list[str]:
+        for number in range(3):
+            await client.prompt(f"What is {number}?", TAGS)
+            assert await client.encode(TAGS.close) == (5, 6)
+        return list(client._encoded)
+
+    async with serving(document({"tokens": [5, 6]})) as served:
+        assert await on_server(served, kept) == [TAGS.close]
+        assert len(served.requests) == 4
+
+
 NO_PROBABILITY = {"id": 1, "bytes": [97], "logprob": None, "top_logprobs": []}
 WRONG: dict[str, bytes] = {
     "an error": document({"error": {"code": 500, "message": "out of luck"}}, "500 Internal Server Error"),

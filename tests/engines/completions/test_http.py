@@ -77,8 +77,8 @@ async def document(server: Server) -> dict[str, Any]:
 
 
 async def events(server: Server) -> list[dict[str, Any]]:
-    async with server.events("/completion", {"stream": True}) as stream:
-        return [event async for event in stream]
+    async with server.events("/completion", {"stream": True}, dict) as reads:
+        return [event async for arrived in reads for event in arrived]
 
 
 def cut_up(data: bytes, size: int) -> list[bytes]:
@@ -119,8 +119,8 @@ async def test_the_number_of_connections_is_limited() -> None:
 async def test_leaving_a_stream_closes_the_connection() -> None:
     """This cancels the completion on the server."""
     async with serving(STREAM[:-5]) as (served, server):
-        async with server.events("/completion", {}) as stream:
-            assert await anext(stream) == {"n": 1}
+        async with server.events("/completion", {}, dict) as reads:
+            assert next(await anext(reads)) == {"n": 1}
         await served.left.wait()
 
 
@@ -181,11 +181,21 @@ async def test_a_server_waits_for_a_slow_reader() -> None:
     line = b"data: " + json.dumps({"text": "x" * (1 << 16)}).encode() + b"\n\n"
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (len(line) * 512)
     async with serving(head, *[line] * 512, stays=False) as (served, server):
-        async with server.events("/completion", {}) as stream:
+        async with server.events("/completion", {}, dict) as reads:
             await asyncio.sleep(0.2)
             assert not served.left.is_set()
-            assert len([event async for event in stream]) == 512
+            assert len([event async for arrived in reads for event in arrived]) == 512
         await served.left.wait()
+
+
+async def test_events_before_a_faulty_one_of_the_same_read_are_given() -> None:
+    data = b'data: {"n": 1}\n\ndata: {"n": 2}\n\ndata: {"n"\n\n'
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(data)
+    given: list[dict[str, Any]] = []
+    async with serving(head + data) as (_, server), server.events("/completion", {}, dict) as reads:
+        with pytest.raises(BadReply, match="not JSON"):
+            given.extend(await anext(reads))
+    assert given == [{"n": 1}, {"n": 2}]
 
 
 async def test_an_endless_line_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:

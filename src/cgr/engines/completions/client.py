@@ -6,15 +6,15 @@ A session stays with its server, whose cache holds its trace, until that server 
 from __future__ import annotations
 
 import asyncio
-import codecs
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from cgr.engines.completions.dialect import LLAMA, CompletionRequest, Dialect, Piece, read_reply, request_body
 from cgr.engines.completions.http import BadReply, Fault, Purpose, RequestKind, Server
+from cgr.engines.completions.limits import EventParser, limited
 from cgr.engines.completions.policy import RetryPolicy
 from cgr.engines.text.chat import ThinkTags, render
 from cgr.engines.text.model_files import LocalTokenizer
@@ -25,6 +25,7 @@ T = TypeVar("T")
 SESSION_HEADERS = ("X-Session-ID", "X-SMG-Routing-Key")
 MAX_CACHED_CHARACTERS = 256
 MAX_CACHED_TEXTS = 4096
+MAX_CACHED_TOKENS = 1 << 19  # more than any vocabulary has
 
 
 class Pool:
@@ -88,7 +89,8 @@ class Attempts:
     def progress(self) -> None:
         """Something was received: earlier failures no longer count."""
         self.failures = self._disconnections = 0
-        self.replica.server.succeeded()
+        if self.replica.server.failures:
+            self.replica.server.succeeded()
 
     async def failed(self, server: Server, fault: Fault) -> None:
         """Move to another server, or wait; after too many failures in a row, raise an error."""
@@ -139,7 +141,7 @@ class CompletionClient:
     def __init__(self, dialect: Dialect, served: ServedModel, pool: Pool, local: LocalTokenizer | None = None) -> None:
         self.dialect, self.served, self.pool, self.local = dialect, served, pool, local
         self.sessions = 0  # that were opened
-        self._encoded: dict[tuple[str, bool], tuple[int, ...]] = {}
+        self._encoded: dict[str, tuple[int, ...]] = {}
         self._decoded: dict[int, str] = {}
 
     # Completions
@@ -152,28 +154,28 @@ class CompletionClient:
         """A whole completion at once: cheaper than a stream if nobody reads along."""
         body = request_body(self.dialect, self.served.model, replace(request, stream=False))
         reply = await server.post(self.dialect.path, body, request.purpose)
-        piece = await self._with_ids_and_texts(read_reply(self.dialect, reply))
+        piece = await self._with_ids_and_texts(limited(read_reply(self.dialect, reply), request.count))
         if piece.stop is None:
             raise BadReply("it sent an incomplete completion")
         return piece
 
     @asynccontextmanager
-    async def stream(self, server: Server, request: CompletionRequest) -> AsyncIterator[AsyncIterator[Piece]]:
-        """The pieces of a completion as they come; one piece if the request does not stream."""
+    async def stream(self, server: Server, request: CompletionRequest) -> AsyncIterator[AsyncIterator[Iterable[Piece]]]:
+        """The pieces of a completion as they come, those of one read together; one piece if the request does not stream."""
         if not request.stream:
             yield _only(await self.complete(server, request))
             return
         body = request_body(self.dialect, self.served.model, request)
-        async with server.events(self.dialect.path, body, request.purpose) as events:
-            yield self._pieces(events)
+        # without log-probabilities, no token has to be named
+        named = self.dialect.api == LLAMA or (self.dialect.token_ids == "field" and request.top is None)
+        parse = EventParser(self.dialect, request.count)
+        async with server.events(self.dialect.path, body, parse, request.purpose) as reads:
+            yield reads if named else self._named(reads)
 
-    async def _pieces(self, events: AsyncIterator[dict[str, Any]]) -> AsyncIterator[Piece]:
-        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        whole, known = self.dialect.api == LLAMA, self.dialect.token_ids != "none"
-        async for event in events:
-            piece = read_reply(self.dialect, event, decoder)
-            # awaited only where needed: this runs for every token of every stream
-            yield piece if whole or (known and len(piece.tokens) < 2) else await self._with_ids_and_texts(piece)
+    async def _named(self, reads: AsyncIterator[Iterator[Piece]]) -> AsyncIterator[Iterable[Piece]]:
+        async for pieces in reads:
+            for piece in pieces:
+                yield (await self._with_ids_and_texts(piece),)
 
     async def _with_ids_and_texts(self, piece: Piece) -> Piece:
         """Add ids if the server returns only texts, and the tokens' texts if it returns only ids."""
@@ -182,16 +184,16 @@ class CompletionClient:
         if len(piece.tokens) > 1 and not any(token.text for token in piece.tokens):
             texts = [await self.decode((token.id,)) for token in piece.tokens]
             named = (replace(token, text=text) for token, text in zip(piece.tokens, texts, strict=True))
-            return replace(piece, tokens=tuple(named))
+            return piece._replace(tokens=tuple(named))
         return piece
 
     async def _encoded_piece(self, piece: Piece) -> Piece:
         """Each text encoded on its own. This is not always the token that it was, so exactness is lost."""
         if not piece.tokens:
-            return replace(piece, ids=await self.encode(piece.text) if piece.text else ())
+            return piece._replace(ids=await self.encode(piece.text) if piece.text else ())
         firsts = [(await self.encode(token.text) or (-1,))[0] for token in piece.tokens]
         tokens = tuple(replace(token, id=first) for token, first in zip(piece.tokens, firsts, strict=True))
-        return replace(piece, ids=tuple(firsts), tokens=tokens)
+        return piece._replace(ids=tuple(firsts), tokens=tokens)
 
     # Texts and tokens
 
@@ -213,20 +215,21 @@ class CompletionClient:
         ids = await self.encode(eos) if eos else ()
         return frozenset(ids) if len(ids) == 1 else frozenset()
 
-    async def encode(self, text: str, *, special: bool = False) -> tuple[int, ...]:
-        """The ids of a text. `special`: with the tokens that the model puts before every text.
+    async def encode(self, text: str) -> tuple[int, ...]:
+        """The ids of a text. Short texts are cached: tags and prefixes are needed again and again, whole traces are not."""
+        if text in self._encoded:
+            return self._encoded[text]
+        ids = await self._tokenized(text)
+        if len(text) <= MAX_CACHED_CHARACTERS and len(self._encoded) < MAX_CACHED_TEXTS:
+            self._encoded[text] = ids
+        return ids
 
-        Short texts are cached: tags and prefixes are needed again and again, whole traces are not.
-        """
+    async def _tokenized(self, text: str, *, special: bool = False) -> tuple[int, ...]:
+        """The ids of a text, which is not cached. `special`: with the tokens that the model puts before every text."""
         if self.local:
             return self.local.encode(text, special=special)
-        if (text, special) in self._encoded:
-            return self._encoded[text, special]
-        reply = await self.pool.post("/tokenize", tokenize_body(self.dialect, self.served.model, text, special=special))
-        ids = _ids(reply)
-        if len(text) <= MAX_CACHED_CHARACTERS and len(self._encoded) < MAX_CACHED_TEXTS:
-            self._encoded[text, special] = ids
-        return ids
+        body = tokenize_body(self.dialect, self.served.model, text, special=special)
+        return _ids(await self.pool.post("/tokenize", body))
 
     async def decode(self, ids: Sequence[int]) -> str:
         """The text of these ids."""
@@ -239,7 +242,7 @@ class CompletionClient:
         text = (await self.pool.post("/detokenize", body)).get("content" if native else "prompt")
         if not isinstance(text, str):
             raise EngineError("The server does not turn token ids into text.", "Name a tokenizer: --tokenizer.")
-        if len(ids) == 1:
+        if len(ids) == 1 and len(text) <= MAX_CACHED_CHARACTERS and len(self._decoded) < MAX_CACHED_TOKENS:
             self._decoded[ids[0]] = text
         return text
 
@@ -261,7 +264,7 @@ class CompletionClient:
         bos, eos = self._bos_and_eos
         text = render(self.template, conversation, tags, bos=bos, eos=eos)
         doubled = bool(bos) and text.startswith(bos)
-        return await self.encode(text, special=not doubled)
+        return await self._tokenized(text, special=not doubled)  # questions differ: a cache of them would only grow
 
     async def apply_template(self, conversation: Conversation) -> tuple[int, ...]:
         """The conversation's ids by vLLM, which applies the chat template and tokenises in one request."""
@@ -289,5 +292,5 @@ def _ids(reply: dict[str, Any]) -> tuple[int, ...]:
     return tuple(tokens)
 
 
-async def _only(piece: Piece) -> AsyncIterator[Piece]:
-    yield piece
+async def _only(piece: Piece) -> AsyncIterator[Iterable[Piece]]:
+    yield (piece,)

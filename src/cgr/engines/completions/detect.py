@@ -68,8 +68,8 @@ class Detection:
         body = request_body(dialect, model, replace(request, stream=True))
 
         async def listen() -> list[Piece]:
-            async with self.server.events(dialect.path, body) as events:
-                return [_understood(dialect, event) async for event in events]
+            async with self.server.events(dialect.path, body, lambda event: _understood(dialect, event)) as reads:
+                return [piece async for pieces in reads for piece in pieces]
 
         return await self._retried(listen, computes=True)
 

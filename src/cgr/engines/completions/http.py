@@ -7,26 +7,23 @@ tries again; anything else is an error at once.
 from __future__ import annotations
 
 import asyncio
-import json
 import ssl
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, closing, nullcontext, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, nullcontext, suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
 
+from cgr.engines.completions.json_text import dumps, loads
+from cgr.engines.completions.lines import Lines
 from cgr.engines.completions.policy import RetryPolicy, retry_after
-from cgr.engines.completions.silence import NOT_WAITING, watched
+from cgr.engines.completions.silence import NOT_WAITING, Silence, watched
 from cgr.errors import CgrError, DoesNotFit, EngineError, Refused, UsageError
 
-try:
-    import orjson  # faster; part of the extra `server`
-except ImportError:  # pragma: no cover - the core installs without it
-    orjson = None  # type: ignore[assignment]
-
+T = TypeVar("T")
 TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
 ABSENT = {404, 405, 501}
 WRONG_KEY = {401, 403}
@@ -35,7 +32,7 @@ LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 CONTEXT_ERRORS = {"exceed_context_size_error", "context_length_exceeded"}  # llama.cpp's error type, OpenAI's error code
 RequestKind = Literal["think", "probe", "answer", "other"]
 Observe = Callable[[str, RequestKind, str], None]  # address, kind, and the status code, "error" or "cancelled"
-MAX_LINE_BYTES = 1 << 24  # of one event; a server that sends more without a line break is not understood
+MAX_LINE_BYTES = 1 << 22  # of one event; 1,000 alternatives of a token take 100 KB. A longer one is not understood
 MAX_BODY_BYTES = 1 << 26  # of a whole reply: far more than any completion or tokenization takes
 MAX_MESSAGE = 300  # characters of a server's own message in an error
 
@@ -103,37 +100,24 @@ class Server:
     async def get(self, path: str) -> dict[str, Any] | None:
         """The JSON document at this path, or None if there is none."""
         async with self._request("GET", path) as response:
-            return None if response.status in ABSENT else _document(response, await _body(response))
+            return None if response.status in ABSENT else _document(response, await read_body(response))
 
     async def post(self, path: str, body: dict[str, Any], purpose: Purpose | None = None) -> dict[str, Any]:
         """The JSON reply to a JSON request."""
         async with self._request("POST", path, body, purpose) as response:
-            return _document(response, await _body(response))
+            return _document(response, await read_body(response))
 
     @asynccontextmanager
     async def events(
-        self, path: str, body: dict[str, Any], purpose: Purpose | None = None
-    ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-        """The events of a streamed reply. Leaving the context early closes the connection, which cancels the request."""
+        self, path: str, body: dict[str, Any], parse: Callable[[dict[str, Any]], T], purpose: Purpose | None = None
+    ) -> AsyncIterator[Reads[T]]:
+        """The events of a streamed reply, parsed. Leaving the context early closes the connection, which cancels the
+        request."""
         async with self._request("POST", path, body, purpose) as response:
             if response.status >= 400:
-                _document(response, await _body(response))
-            async with aclosing(self._events(response)) as events:
-                yield events
-
-    async def _events(self, response: aiohttp.ClientResponse) -> AsyncGenerator[dict[str, Any], None]:
-        rest, read = b"", response.content.readany
-        with closing(watched(response, self.policy.first, self.policy.stall)) as silence:
-            while chunk := await read():
-                silence.since = NOT_WAITING
-                *lines, rest = (rest + chunk).split(b"\n")
-                if len(rest) > MAX_LINE_BYTES:
-                    raise BadReply(f"it sent an event of more than {MAX_LINE_BYTES} bytes")
-                for line in lines:
-                    if line and (event := read_event(line)) is not None:
-                        silence.begun = True
-                        yield event
-                silence.since = time.monotonic()
+                _document(response, await read_body(response))
+            with closing(watched(response, self.policy.first, self.policy.stall)) as silence:
+                yield Reads(response.content, silence, parse)
 
     @asynccontextmanager
     async def _request(
@@ -189,7 +173,35 @@ class Server:
             await client.close()
 
 
-async def _body(response: aiohttp.ClientResponse) -> bytes:
+class Reads(Generic[T]):
+    """For each read from a streamed reply, an iterator over the events that it brought. It is a class, and no generator for
+    each event, because every function that waits costs something for every token of every stream."""
+
+    def __init__(self, content: aiohttp.StreamReader, silence: Silence, parse: Callable[[dict[str, Any]], T]) -> None:
+        self._content, self._silence, self._parse, self._lines = content, silence, parse, Lines()
+
+    def __aiter__(self) -> Reads[T]:
+        return self
+
+    async def __anext__(self) -> Iterator[T]:
+        self._silence.since = time.monotonic()
+        chunk = await self._content.readany()
+        self._silence.since = NOT_WAITING
+        if not chunk:
+            raise StopAsyncIteration
+        return self._events(self._lines.feed(chunk))
+
+    def _events(self, lines: Sequence[bytes]) -> Iterator[T]:
+        """Those before a faulty one are given before its error is raised."""
+        for line in lines:
+            if line and (event := read_event(line)) is not None:
+                self._silence.begun = True
+                yield self._parse(event)
+        if self._lines.size > MAX_LINE_BYTES:
+            raise BadReply(f"it sent an event of more than {MAX_LINE_BYTES} bytes")
+
+
+async def read_body(response: aiohttp.ClientResponse) -> bytes:
     """The body of a reply, unless it is too long."""
     announced, parts, size = response.content_length or 0, [], 0
     while announced <= MAX_BODY_BYTES and (part := await response.content.readany()):
@@ -280,19 +292,3 @@ def refusal(data: dict[str, Any], status: int, wait: float | None = None) -> Fau
         return Fault(f"it answered {status}: {message}", wait)
     kind = Refused if status in WRONG_REQUEST else EngineError
     return kind(f"The server refused: {message}.", "Check the model and the options.")
-
-
-def dumps(value: Any) -> bytes:
-    """The JSON of a value."""
-    if orjson:
-        with suppress(TypeError):  # what only Python writes: numbers beyond 64 bits, halves of surrogate pairs
-            return orjson.dumps(value)
-    return json.dumps(value, separators=(",", ":")).encode()
-
-
-def loads(data: bytes) -> Any:
-    """The value of a JSON document; `ValueError` if it is none."""
-    try:
-        return (orjson or json).loads(data)
-    except ValueError:  # Python also reads NaN and halves of surrogate pairs
-        return json.loads(data)

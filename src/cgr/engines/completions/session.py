@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import replace
 
-from cgr.engines.base import Answered, Done, OnText, Reader, Sampling, Stretch, Written, keyed_seed
+from cgr.engines.base import Answered, Done, OnText, Reader, Sampling, Stretch, Written, WrittenStop, keyed_seed
 from cgr.engines.completions.client import Attempts, CompletionClient, Replica
 from cgr.engines.completions.dialect import CompletionRequest, Piece, probe_request
 from cgr.engines.completions.http import BadReply, Fault, Server
@@ -86,10 +86,9 @@ class CompletionsSession:
     ) -> Answered:
         """One attempt, complete or not at all: an incomplete probe is never an answer."""
         reading = _ProbeReading(control, done, self.client.dialect.token_ids != "none")
-        async with server.turn, self.client.stream(server, request) as pieces:
-            async for piece in pieces:
-                reading.take(piece)
-                if reading.over and not self._reads_on(request.count - reading.received):
+        async with server.turn, self.client.stream(server, request) as reads:
+            async for pieces in reads:
+                if self._is_read(reading, pieces, request.count):
                     break
         if not reading.over:
             raise BadReply("it broke off in the middle of a probe")
@@ -99,23 +98,43 @@ class CompletionsSession:
             raise EngineError("The server gave no log-probabilities.", "cgr needs a server that returns them.")
         return Answered(tuple(reading.tokens), reading.ended, reading.prefilled, reading.cached)
 
+    def _is_read(self, reading: _ProbeReading, pieces: Iterable[Piece], count: int) -> bool:
+        """Take these pieces of a probe; whether nothing more of it is needed."""
+        for piece in pieces:
+            reading.take(piece)
+            if reading.over and not self._reads_on(count - reading.received):
+                return True
+        return False
+
     def _reads_on(self, left: int) -> bool:
-        """Whether to read a decided probe to its end: OpenAI's API reports only there what was cached."""
-        return self.client.dialect.api == "openai" and (left <= FEW_LEFT or self._wants_usage)
+        """Whether to read a decided probe to its end: OpenAI's API reports only there what was cached. A server that sends
+        more than it was asked for has no end."""
+        return self.client.dialect.api == "openai" and left >= 0 and (left <= FEW_LEFT or self._wants_usage)
 
     async def write(self, limit: int) -> AsyncIterator[Written]:
         """The answer after the thinking, sampled as the thinking is, from a seed of its own."""
         start = [*self.prompt, *self.trace, *self.form.tag.ids]
         left = 0 if self.thinking.eos else min(limit, self.form.context - len(start))
-        attempts, stop, top = Attempts(self.replica), None, self.sampling.answer_top
+        attempts, top = Attempts(self.replica), self.sampling.answer_top
+        stop: WrittenStop | None = None
         while left > 0 and stop is None:
             server = self.replica.server
             try:
-                async with self.client.stream(server, await self._writing_request(start, left)) as pieces:
-                    async for piece in pieces:
-                        start, left, stop = [*start, *piece.ids], left - len(piece.ids), piece.stop or stop
-                        attempts.progress()
-                        yield Written(piece.text, len(piece.ids), piece.stop, piece.tokens if top is not None else ())
+                async with self.client.stream(server, await self._writing_request(start, left)) as reads:
+                    async for pieces in reads:
+                        for piece in pieces:
+                            if len(piece.ids) > left:  # more than was asked for
+                                stop = "limit"
+                                yield Written("", 0, stop)
+                                break
+                            start += piece.ids
+                            left, stop = left - len(piece.ids), piece.stop or stop
+                            if piece.ids:  # events without tokens are no progress
+                                attempts.progress()
+                            yield Written(piece.text, len(piece.ids), piece.stop, piece.tokens if top is not None else ())
+                        else:
+                            continue
+                        break
                 if stop is None:
                     raise BadReply("it broke off in the middle of the answer")
             except Fault as fault:

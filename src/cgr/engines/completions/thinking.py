@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from cgr.engines.base import TOP_MEAN, OnText, Sampling, Stretch, WrittenStop, keyed_seed
@@ -58,7 +58,7 @@ class ThinkingReader:
         self.ahead: deque[Pair] = deque()
         self.wasted = 0
         self.eos = False  # the model ended its turn
-        self._over = self._banned = self._watched = False
+        self._over = self._banned = self._watched = self._full = False
         self._limit, self._target = limit, 0  # how far a stream is read, how far chunks are
         self._wake_at = 1  # tokens in the buffer that wake the caller: waking it for each one costs more than reading it
         self._deliver: OnPiece = None  # passes tokens on to the caller's function while the caller sleeps
@@ -81,7 +81,9 @@ class ThinkingReader:
                 self.trace.append(token)
                 if on_text and text:
                     on_text(text)
-            self._taken.set()
+            if self._full:
+                self._full = False
+                self._taken.set()
             if len(self.trace) >= end:
                 self._received.set()
 
@@ -195,16 +197,15 @@ class ThinkingReader:
     async def _request(self, server: Server, count: int, attempts: Attempts, on_piece: OnPiece) -> None:
         before = self._position
         stop: WrittenStop | None = None
-        async with server.turn, self.client.stream(server, await self._completion_request(count)) as pieces:
-            async for piece in pieces:
-                if piece.ids:
-                    await self._receive(piece, on_piece)
-                    attempts.progress()
-                stop = piece.stop or stop
+        async with server.turn, self.client.stream(server, await self._completion_request(count)) as reads:
+            async for pieces in reads:
+                stop = self._receive(pieces, attempts, on_piece) or stop
                 if self._over:
                     return
-                if piece.truncated:
-                    raise _context_full()
+                while not self.form.chunk and len(self.ahead) >= MAX_AHEAD:
+                    self._full = True
+                    self._taken.clear()
+                    await self._taken.wait()
         if stop is None:
             raise BadReply("it broke off in the middle of a completion")
         self._finish(stop == "eos", self._position - before, count)
@@ -225,22 +226,38 @@ class ThinkingReader:
             purpose=self.replica.purpose("think"),
         )
 
-    async def _receive(self, piece: Piece, on_piece: OnPiece) -> None:
-        """Put a piece into the buffer; a stream then waits while the buffer is full."""
-        self._note_logprobs(piece)
+    def _receive(self, pieces: Iterable[Piece], attempts: Attempts, on_piece: OnPiece) -> WrittenStop | None:
+        """Put what one read brought into the buffer; why the completion ended, if it did. Where one piece is faulty, those
+        before it are kept."""
+        received, stop = False, None
+        try:
+            for piece in pieces:
+                if piece.ids:
+                    received = True
+                    self._put(piece)
+                stop = piece.stop or stop
+                if self._over:
+                    break
+                if piece.truncated:
+                    raise _context_full()
+        finally:
+            if received:
+                attempts.progress()
+                if deliver := on_piece or self._deliver:
+                    deliver()
+                if len(self.ahead) >= self._wake_at:  # at the end of a stream, `_run` wakes it
+                    self._received.set()
+        return stop
+
+    def _put(self, piece: Piece) -> None:
+        if self.sampling.logprobs:
+            self._note_logprobs(piece)
         last = len(piece.ids) - 1
         for number, token in enumerate(piece.ids):
             self._feed(token, piece.text if number == last else "")
             if self._over:
                 self.wasted += last - number
                 break
-        if deliver := on_piece or self._deliver:
-            deliver()
-        if len(self.ahead) >= self._wake_at:  # at the end of a stream, `_run` wakes it
-            self._received.set()
-        while not self.form.chunk and len(self.ahead) >= MAX_AHEAD:
-            self._taken.clear()
-            await self._taken.wait()
 
     def _feed(self, token: int, text: str) -> None:
         if token in self.form.eos:
@@ -251,8 +268,6 @@ class ThinkingReader:
         self._over = self._watch.found
 
     def _note_logprobs(self, piece: Piece) -> None:
-        if not self.sampling.logprobs:
-            return
         if len(piece.tokens) != len(piece.ids):
             raise EngineError("The server gave no log-probabilities of the thinking.", "Leave --logprobs out.")
         self._logprobs += [token.logprob for token in piece.tokens]

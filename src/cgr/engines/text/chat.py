@@ -79,10 +79,16 @@ def _rendered(template: str, conversation: Conversation, bos: str = "", eos: str
         return _compiled(template or PLAIN).render(
             messages=turns, add_generation_prompt=True, bos_token=bos, eos_token=eos, enable_thinking=True
         )
-    except TemplateError as error:
-        raise UsageError(f"The model's chat template fails: {error}.", "Use another file of this model.") from error
+    except TEMPLATE_FAILURES as error:
+        what = str(error) or type(error).__name__
+        raise UsageError(f"The model's chat template fails: {what}.", "Use another file of this model.") from error
 
 
+# A template is a small program: what it adds, divides, indexes or calls can fail as in any program.
+TEMPLATE_FAILURES = (
+    TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError, MemoryError,
+    AssertionError, NotImplementedError, SyntaxError,
+)  # fmt: skip
 # Without a template: each message on a line of its own. Jinja drops a line break at the end, so it is a string.
 PLAIN = "{% for message in messages %}{{ message.content }}{{ '\\n' }}{% endfor %}"
 
@@ -128,11 +134,15 @@ class EndTagWatch:
     tag: EndTag
     held: list[Pair] = field(default_factory=list)
     found: bool = False
+    token: int | None = field(init=False)  # the tag's, looked up once and not for each token
+
+    def __post_init__(self) -> None:
+        self.token = self.tag.token
 
     def feed(self, token: int, text: str) -> list[Pair]:
         """Add a token; returns those that are now known to be thinking. `found` is set once the tag was seen."""
-        if self.tag.token is not None:
-            self.found = token == self.tag.token
+        if self.token is not None:
+            self.found = token == self.token
             freed, self.held = self.held, [] if self.found else [(token, text)]
             return freed
         self.held.append((token, text))

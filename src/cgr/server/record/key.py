@@ -6,11 +6,13 @@ The workers of a server share one key: a prompt has one id in all their runs.
 
 from __future__ import annotations
 
+import errno
 import hmac
 import json
 import os
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from cgr.records import Message
 
 KEY_FILE = "shadow.key"
 KEY_BYTES = 32
+NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # of a file system without hard links
 HASH_DIGITS = 16
 ID_DIGITS = 12  # of 100,000 prompts, two have the same id in one recording of 50,000
 
@@ -65,12 +68,32 @@ def prepare_folder(folder: Path) -> None:
 
 
 def _create(path: Path) -> None:
+    """Write a new key under another name and then give it its own: a process that is killed leaves no half key, and of two
+    processes that start at once, both use the key of the first."""
+    draft = path.with_name(f".cgr-{secrets.token_hex(6)}")
     try:
-        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.write(secrets.token_hex(KEY_BYTES) + "\n")
+            file.flush()
+            os.fsync(descriptor)
+        _give_name(draft, path)
     except OSError as error:
         raise refused_by_system(error, f"{path} cannot be written") from error
+    finally:
+        with suppress(FileNotFoundError):
+            draft.unlink()
+
+
+def _give_name(draft: Path, path: Path) -> None:
+    try:
+        path.hardlink_to(draft)  # unlike a new name, this never replaces a key
+    except FileExistsError:
+        pass  # of another process that started at the same time
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        draft.rename(path)
 
 
 def read_key(folder: Path) -> RecordingKey:

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from cgr.engines.completions import http
-from cgr.engines.completions.http import dumps, loads
+from cgr.engines.completions import json_text
+from cgr.engines.completions.json_text import dumps, loads
 
 
 @pytest.fixture(params=["orjson", "Python"])
 def _either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "Python":
-        monkeypatch.setattr(http, "orjson", None)
+        monkeypatch.setattr(json_text, "orjson", None)
 
 
 @pytest.mark.usefixtures("_either")

@@ -1,0 +1,37 @@
+"""Limits on what a server sends in a completion: one that sends more than it was asked for must not use up the memory."""
+
+from __future__ import annotations
+
+import codecs
+from typing import Any
+
+from cgr.engines.completions.dialect import Dialect, Piece, read_reply
+from cgr.engines.completions.http import BadReply
+
+MAX_TOKEN_CHARACTERS = 4096  # of the text of one token: the longest of a real vocabulary have some hundreds
+EXTRA_EVENTS = 64  # of a stream, beyond two for each token
+
+
+class EventParser:
+    """Parses the events of a stream of `count` tokens. Without a limit, a stream that never ends would never be left."""
+
+    def __init__(self, dialect: Dialect, count: int) -> None:
+        self._dialect, self._left = dialect, 2 * count + EXTRA_EVENTS
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def __call__(self, event: dict[str, Any]) -> Piece:
+        self._left -= 1
+        if self._left < 0:
+            raise BadReply("it sent many more events than it was asked for tokens")
+        return limited(read_reply(self._dialect, event, self._decoder))
+
+
+def limited(piece: Piece, count: int = 1) -> Piece:
+    """The piece, unless it has more text than `count` tokens, or those that it has, can hold."""
+    if not piece.tokens and len(piece.text) <= MAX_TOKEN_CHARACTERS:  # so for most of the tokens of all streams
+        return piece
+    count = max(count, len(piece.ids), len(piece.tokens))
+    longest = max((len(token.text) for token in piece.tokens), default=0)
+    if len(piece.text) > MAX_TOKEN_CHARACTERS * count or longest > MAX_TOKEN_CHARACTERS:
+        raise BadReply(f"it sent a token of more than {MAX_TOKEN_CHARACTERS} characters")
+    return piece
