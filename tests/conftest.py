@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -11,7 +12,9 @@ from hypothesis import settings
 from cgr import Model, open_model
 from cgr.engines.llama.engine import LlamaEngine
 
-settings.register_profile("calm", deadline=None, max_examples=100, derandomize=True)
+# CGR_EXAMPLES: other examples in each run, and more of them (the knock "properties")
+MORE = os.environ.get("CGR_EXAMPLES")
+settings.register_profile("calm", deadline=None, max_examples=int(MORE or 100), derandomize=not MORE, database=None)
 settings.load_profile("calm")
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cgr.certainty import AGGREGATES, DEFAULT, FALLING, aggregate, check, of_probe, probability
+from cgr.certainty import AGGREGATES, DEFAULT, FALLING, aggregate, check, letter_in, of_probe, over_options, probability
 from cgr.errors import UnknownName
 from cgr.records import Probe
 
@@ -113,3 +113,40 @@ OPTIONED = Probe(0, "(B)", 0.5, True, (0.9, 0.5), options=(("A", 0.1), ("B", 0.3
 )
 def test_certainty_over_the_options(name: str, probe: Probe, certainty: float) -> None:
     assert of_probe(name, probe) == pytest.approx(certainty)
+
+
+@pytest.mark.parametrize(
+    ("answer", "letter"),
+    [
+        ("B", "B"),
+        (" b ", "B"),
+        ("(B)", "B"),
+        ("B.", "B"),
+        ("B) because\nof x", "B"),
+        ("$B$", "B"),
+        (" $ B $ ", "B"),
+        ("12", None),
+        ("", None),
+        ("BC", None),
+        ("X$B", None),
+        ("Because", None),
+    ],
+)
+def test_the_letter_of_an_answer(answer: str, letter: str | None) -> None:
+    assert letter_in(answer) == letter
+
+
+def test_certainty_over_options() -> None:
+    options = (("A", 0.1), ("B", 0.3))
+    assert over_options("(B)", options) == pytest.approx(0.75)
+    assert over_options("C", options) is None
+    assert over_options("12", (("XXXX", 1.0),)) is None
+    assert over_options("A", (("A", 0.0), ("B", 0.0))) is None
+
+
+def test_no_certainty_is_above_one_where_probabilities_are_by_rounding() -> None:
+    """An import allows probabilities that rounding has lifted above 1."""
+    above = (1 + 1e-9, 1 + 1e-9)
+    assert aggregate("mean", above) == 1.0
+    assert aggregate("geometric-mean", above) == 1.0
+    assert over_options("A", (("A", 1.0), ("B", -1e-9))) == 1.0

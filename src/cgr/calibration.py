@@ -53,10 +53,10 @@ class Calibration(Record):
 
     `main`: the name of the parameter; `parameters`: the other parameters of the rule. `losses` counts questions; with
     several traces of a question, it is a sum of means. `bound`: the upper bound of the risk at the parameter. `kind`: of
-    the bound, exact or betting. `prompt`: with `{question}` in the place of the question; `system` and
-    `examples` are before it. `probe`: the other options of
-    probes. `abstains`: answers below the threshold are withheld. `run`: a hash of what was read; `digest`: a hash of this
-    record. None in `prompt`, `system`, `prefix`, `sampling` and `probe`: unknown.
+    the bound, exact or betting. `prompt`: with `{question}` in the place of the question; `system` and `examples` are
+    before it. `probe`: the other options of probes. `abstains`: answers below the threshold are withheld. `run`: a hash of
+    the traces that were read; `digest`: a hash of this record. None in `prompt`, `system`, `prefix`, `sampling` and
+    `probe`: unknown.
     """
 
     rule: str

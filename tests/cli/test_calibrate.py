@@ -71,6 +71,8 @@ def test_a_promise_is_checked_on_new_data(run: Path, tmp_path: Path) -> None:
         (("--out", "file.txt"), "does not end in .json"),
         (("--method", "crc", "--risk", "wrong"), "Conformal risk control cannot bound the risk 'wrong'."),
         (("--check", "nowhere"), "There is no run in"),
+        (("--rule", "calibrated", "--learn-on", "0"), "Weights cannot be learned from a share of 0 of the questions"),
+        (("--rule", "calibrated", "--learn-on", "1"), "Weights cannot be learned from a share of 1 of the questions"),
     ],
 )
 def test_bad_input_is_one_sentence_and_a_hint(run: Path, arguments: tuple[str, ...], words: str) -> None:
@@ -80,6 +82,15 @@ def test_bad_input_is_one_sentence_and_a_hint(run: Path, arguments: tuple[str, .
     assert done.returncode == 2
     assert words in done.stderr
     assert [line.split()[0] for line in done.stderr.splitlines()] == ["error:", "hint:"]
+
+
+def test_without_probes_the_exit_code_is_not_that_of_a_broken_promise(run: Path, tmp_path: Path) -> None:
+    assert command("calibrate", str(run), "--lose-at-most", ".02").returncode == 0
+    bare = stored(tmp_path / "bare", [replace(one, probes=()) for one in traces(20)])
+    for done in (command("calibrate", str(bare)), command("calibrate", str(run), "--check", str(bare))):
+        assert done.returncode == 2
+        assert "has no probes yet." in done.stderr
+        assert [line.split()[0] for line in done.stderr.splitlines()] == ["error:", "hint:"]
 
 
 def test_an_imported_run_without_golds(tmp_path: Path) -> None:
@@ -93,8 +104,8 @@ def test_an_imported_run_without_golds(tmp_path: Path) -> None:
 def test_solve_takes_the_file_and_refuses_what_is_outside(tmp_path: Path) -> None:
     """On the embedded model: record, calibrate with a generous loss, solve."""
     folder = tmp_path / "run"
-    made = ("--questions", "arithmetic", "--limit", "24", "--seeds", "1", "--probe", "--quiet", "--out", str(folder))
-    assert command("generate", *made).returncode == 0
+    made = ("--questions", "arithmetic", "--limit", "24", "--seeds", "1", "--budget", "512", "--probe", "--quiet")
+    assert command("generate", *made, "--out", str(folder)).returncode == 0
     done = command("calibrate", str(folder), "--lose-at-most", "0.3")
     assert done.returncode == 0, done.stdout + done.stderr
     file = str(folder / "calibration.json")

@@ -63,7 +63,8 @@ def test_while_the_command_is_imported(module: str) -> None:
 
 
 def test_a_program_that_imports_the_package_keeps_its_handler() -> None:
-    code = "import signal, cgr; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    handler = "signal.getsignal(signal.SIGINT)"
+    code = f"import signal; before = {handler}; import cgr, cgr.cli.main; print({handler} is before)"
     done = subprocess.run(
         [CGR.parent / "python", "-c", code], capture_output=True, text=True, check=True, env=environment({})
     )

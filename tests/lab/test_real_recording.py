@@ -1,4 +1,4 @@
-"""The shipped recording of a real model: its numbers, computed here from the lines of the file by the definitions alone."""
+"""The shipped recordings of a real model: their numbers, computed here from the lines of the files by the definitions."""
 
 from __future__ import annotations
 
@@ -19,26 +19,33 @@ from cgr.lab.report.result import Report
 from cgr.lab.store import Store
 from cgr.rules import CgrForced
 
-FILE = Path(__file__).parents[2] / "examples" / "qwen2.5-coder-1.5b-gsm8k-forced.jsonl.gz"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+FILE, NATURAL = (EXAMPLES / f"qwen2.5-coder-1.5b-gsm8k-{name}.jsonl.gz" for name in ("forced", "natural"))
+BOTH = pytest.mark.parametrize("file", [FILE, NATURAL], ids=["forced", "natural"])
 THRESHOLDS = (0.9, 0.95, 0.99, 0.999)
 Line = dict[str, Any]
 
 
 @cache
-def lines() -> tuple[Line, ...]:
-    return tuple(map(json.loads, gzip.decompress(FILE.read_bytes()).splitlines()))
+def lines(file: Path = FILE) -> tuple[Line, ...]:
+    return tuple(map(json.loads, gzip.decompress(file.read_bytes()).splitlines()))
 
 
 @cache
-def report() -> Report:
-    return reported(FILE, THRESHOLDS, (0.0, 1.0), None, "cgr").report
+def report(file: Path) -> Report:
+    return reported(file, THRESHOLDS, (0.0, 1.0), None, "cgr").report
+
+
+def length(file: Path) -> int:
+    """The thinking tokens of all traces."""
+    return sum(int(line["thinking_tokens"]) for line in lines(file))
 
 
 def same(one: str, other: str) -> bool:
-    """Equal as texts or as numbers; thousands may have commas, and dollars a sign."""
+    """Equal as texts or as numbers; thousands may have commas, and dollars and percents a sign."""
 
     def number(text: str) -> Fraction | str:
-        plain = text.replace("\\$", "").replace("$", "").replace(",", "").strip().removesuffix(".")
+        plain = text.replace("\\$", "").replace("$", "").replace("\\%", "").replace(",", "").strip().removesuffix(".")
         try:
             return Fraction(plain)
         except ValueError:
@@ -84,54 +91,81 @@ def settled(line: Line) -> int:
     return at
 
 
-def test_it_holds_no_texts_and_is_small() -> None:
-    assert FILE.stat().st_size < 2_000_000
-    for line in lines():
+@BOTH
+def test_it_holds_no_texts_and_is_small(file: Path) -> None:
+    assert file.stat().st_size < 2_000_000
+    for line in lines(file):
         assert not {"question", "text", "ids", "prompt_ids", "written", "logprobs"} & line.keys()
-        assert (line["budget"], line["thinking_tokens"], line["ended"]) == (640, 640, "budget")
-        assert line["forced"]
-        assert line["run"]["rule"] == "budget-forcing"
         assert (line["run"]["budget"], line["run"]["interval"], line["run"]["temperature"]) == (640, 48, 0.6)
         assert "/" not in line["run"]["model"] + line["run"]["source"]
-    assert len({line["question_id"] for line in lines()}) == len(lines())
+    assert len({line["question_id"] for line in lines(file)}) == len(lines(file))
+
+
+def test_the_forced_traces_reach_the_budget_and_the_natural_ones_begin_in_the_same_way() -> None:
+    """Sampling depends on the seed and the position, so the first end that was forced on is the natural end."""
+    ends = {line["question_id"]: line["thinking_tokens"] for line in lines(NATURAL) if line["ended"] == "end_of_thinking"}
+    for line in lines():
+        assert (line["thinking_tokens"], line["ended"], line["run"]["rule"]) == (640, "budget", "budget-forcing")
+        if line["question_id"] in ends:
+            assert line["forced"][0][0] == ends[line["question_id"]]
+    assert all(line["run"].get("rule", "fixed-budget") == "fixed-budget" for line in lines(NATURAL))
 
 
 def test_every_end_was_probed_before_it_was_forced_on() -> None:
     for line in lines():
         probed = {probe["at"] for probe in line["probes"]}
-        assert {at for at, _ in line["forced"] if at} <= probed
+        assert {at for at, _ in line.get("forced", ()) if at} <= probed
 
 
-def test_the_baseline() -> None:
-    count = sum(right(line, line["final_answer"], line["final_closed"]) for line in lines())
-    assert report().baseline.correct_mean == count
-    assert report().baseline.accuracy == pytest.approx(count / len(lines()))
-    assert report().baseline.thinking_tokens_mean == 640
+def test_forcing_turns_more_answers_wrong_than_right() -> None:
+    """The counts in docs/real-models.md, on the questions that both runs have."""
+    ends = {
+        file: {line["question_id"]: right(line, line["final_answer"], line["final_closed"]) for line in lines(file)}
+        for file in (NATURAL, FILE)
+    }
+    pairs = [(natural, ends[FILE][question]) for question, natural in ends[NATURAL].items()]
+    counts = [pairs.count(pair) for pair in ((True, True), (True, False), (False, True))]
+    assert (len(pairs), counts) == (100, [47, 8, 3])
 
 
+@BOTH
+def test_the_baseline(file: Path) -> None:
+    count = sum(right(line, line["final_answer"], line["final_closed"]) for line in lines(file))
+    assert report(file).baseline.correct_mean == count
+    assert report(file).baseline.accuracy == pytest.approx(count / len(lines(file)))
+    assert report(file).baseline.thinking_tokens_mean == pytest.approx(length(file) / len(lines(file)))
+
+
+@BOTH
 @pytest.mark.parametrize("place", range(len(THRESHOLDS)))
-def test_what_a_threshold_saves_and_loses(place: int) -> None:
-    made = [stopped(line, THRESHOLDS[place]) for line in lines()]
-    row, saving = report().thresholds[place], report().savings[place]
+def test_what_a_threshold_saves_and_loses(file: Path, place: int) -> None:
+    made = [stopped(line, THRESHOLDS[place]) for line in lines(file)]
+    row, saving = report(file).thresholds[place], report(file).savings[place]
     assert row.correct_mean == sum(good for _, good, _ in made)
-    assert saving.total == sum(640 - at for at, _, _ in made)
+    assert saving.total == length(file) - sum(at for at, _, _ in made)
     assert saving.probe_tokens == sum(spent for _, _, spent in made)
     assert saving.net_total == saving.total - saving.probe_tokens
-    assert saving.share == pytest.approx(saving.total / (640 * len(made)))
+    assert saving.share == pytest.approx(saving.total / length(file))
     cost = sum(at + spent for at, _, spent in made) / len(made)
-    assert report().adaptive[place].cost_mean == pytest.approx(cost)
+    assert report(file).adaptive[place].cost_mean == pytest.approx(cost)
 
 
-def test_head_room_and_false_sureness() -> None:
-    assert report().headroom == pytest.approx(1 - sum(map(settled, lines())) / (640 * len(lines())))
-    for row in report().false_sure:
-        found = [agrees(line, probe) for line in lines() for probe in line["probes"] if sure(probe, row.threshold)]
+@BOTH
+def test_head_room_and_false_sureness(file: Path) -> None:
+    assert report(file).headroom == pytest.approx(1 - sum(map(settled, lines(file))) / length(file))
+    for row in report(file).false_sure:
+        found = [agrees(line, probe) for line in lines(file) for probe in line["probes"] if sure(probe, row.threshold)]
         assert row.probes == len(found)
         assert row.share == (pytest.approx(1 - sum(found) / len(found)) if found else None)
 
 
+def test_every_rule_that_reads_the_probes_is_compared_on_the_forced_run() -> None:
+    rules = ["cgr", "sure-twice", "fixed-budget", "cgr-forced"]
+    assert {entry.rule for entry in compare_run(FILE, rules, splits=1).entries} == set(rules)
+
+
 def test_compare_has_the_forcing_rules() -> None:
-    compared = compare_run(FILE, ["budget-forcing", "cgr-forced"])
+    compared = compare_run(FILE, ["budget-forcing", "cgr-forced"], splits=1)
     assert {entry.rule for entry in compared.entries} == {"budget-forcing", "cgr-forced"}
     (forced,) = (entry for entry in compared.entries if entry.rule == "cgr-forced")
     points = {point.value: point for point in forced.sweep if point.value is not None}

@@ -247,3 +247,35 @@ def test_every_rule_says_why_it_stops_and_where_it_probes() -> None:
 )
 def test_where_a_rule_probes(name: str, text: str) -> None:
     assert make_rule(name).probe_text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{count} probes in a row were sure", "1 probe was sure"),
+        ("{count} probes in a row had no answer", "1 probe had no answer"),
+        ("{count} probes in a row gave nothing", "1 probe gave nothing"),
+        ("after {count} probes in a row were sure", "after 1 probes in a row were sure"),
+    ],
+)
+def test_one_probe_is_not_many(text: str, expected: str) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Told(Rule):
+        name: ClassVar[str] = "told"
+        stop_text: ClassVar[str] = text
+        count: int = 1
+
+    assert Told().why("certainty") == expected
+    assert Told(count=2).why("certainty") == text.format(count=2)
+
+
+def test_the_summary_is_the_first_paragraph_on_one_line() -> None:
+    class Described(Rule):
+        pass
+
+    class Silent(Rule):
+        pass
+
+    Described.__doc__, Silent.__doc__ = "Stop at once,\n    or later.\n\n    The rest.", None
+    assert Described.summary() == "Stop at once, or later."
+    assert Silent.summary() == ""

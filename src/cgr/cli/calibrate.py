@@ -11,7 +11,7 @@ from cgr import calibration
 from cgr.calibration import FILE, METHODS, RISKS, Calibration
 from cgr.cli.main import say, say_json
 from cgr.cli.shared.options import JSON_OPTION, PATH, PROBES, ProbesCommand, check_installed
-from cgr.errors import UsageError
+from cgr.errors import CgrError, UsageError
 from cgr.lab.store.schema import folder_of
 from cgr.rules import files as rule_files
 from cgr.rules import make_rule, read_parameters
@@ -49,8 +49,16 @@ def command(run: Path, other: Path | None, out: Path | None, as_json: bool, **op
     nothing can be promised, or the promise is broken. docs/calibrate.md explains the numbers.
     """
     check_installed("numpy", "matplotlib")
-    if other is not None:
-        return _check(run, other, options["probe_set"], as_json)
+    try:
+        return _made(run, out, as_json, options) if other is None else _check(run, other, options["probe_set"], as_json)
+    except UsageError:
+        raise
+    except CgrError as error:  # exit code 1 is taken: nothing can be promised, or the promise is broken
+        raise UsageError(error.message, error.hint) from error
+
+
+def _made(run: Path, out: Path | None, as_json: bool, options: dict[str, Any]) -> int:
+    """Make a promise and write it."""
     path = out or folder_of(run) / FILE
     if path.suffix != rule_files.SUFFIX:
         raise UsageError(f"{str(path)!r} does not end in .json.", "The name of a calibration file ends in .json.")

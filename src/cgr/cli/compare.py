@@ -31,7 +31,8 @@ def command(runs: tuple[Path, ...], quiet: bool, as_json: bool, **options: Any) 
     """Compare the stopping rules on the recorded traces of RUNS: tokens saved, accuracy lost, and the best rule.
 
     Each rule is replayed at every value of its main parameter. Values are chosen on one half of the questions and scored
-    on the other half. docs/compare.md explains each number.
+    on the other half. Without any known answer, agreement with the final answer of each trace takes the place of accuracy.
+    docs/compare.md explains each number.
     """
     check_installed("numpy", "matplotlib")
     from cgr.lab.compare import write_comparison
@@ -55,13 +56,14 @@ def _show(written: WrittenComparison) -> None:
 def _show_one(compared: Compared, console: Console) -> None:
     from cgr.lab.compare import tables
     from cgr.lab.score.adaptive import prospect_sentences
+    from cgr.lab.score.agreement import NO_GOLDS
 
     run = compared.run
     seeds = "1 seed" if compared.seeds == 1 else f"{compared.seeds} seeds"
     console.print(visible(f"{run.name}: {run.model}, {compared.questions} questions × {seeds}"), style="bold")
     console.print(tables.how_chosen(compared) + "\n", style="dim")
     header, *rows = tables.table_lines(compared)
-    console.print(tables.LEGEND, style="dim")
+    console.print(tables.legend(compared), style="dim")
     console.print(header, style="dim")
     more = ("", *tables.further_lines(compared), "") if compared.entries else ("",)
     for line in (*rows, *more, *tables.sentences(compared)):
@@ -71,6 +73,8 @@ def _show_one(compared: Compared, console: Console) -> None:
         if line:
             console.print(visible(line))
     for note in compared.notes:
+        if note == NO_GOLDS:  # said above, by `how_chosen`
+            continue
         console.print(visible(f"Note: {note}"), style="yellow")
     if compared.missing:
         console.print("\nNot compared:", style="dim")

@@ -23,7 +23,11 @@ from cgr.lab.store import Store
     help="Name of the probe set to export.  [default: the set called default, or the run's first]",
 )
 @click.option("--no-thinking", is_flag=True, help="Leave out the text and the tokens of the thinking.")
-@click.option("--no-text", is_flag=True, help="Leave out the texts of the questions, the thinking and the replies.")
+@click.option(
+    "--no-text",
+    is_flag=True,
+    help="Leave out the texts of the questions, the thinking and the replies, and the folders of paths.",
+)
 def command(run: Path, out: Path, form: FileFormat | None, probe_set: str | None, no_thinking: bool, no_text: bool) -> None:
     """Write the traces of a RUN, with one probe set, to the file OUT (`-`: standard output): one trace per line.
 

@@ -40,10 +40,12 @@ def command(
 
     The main parameter gets the value with the largest net savings at equal accuracy; for `calibrated` and `cgr-drought`,
     among those that lose at most half a point here. The rule `calibrated` also learns its weights. The rule `give-up` gets
-    the floor and the patience that suit the penalty.
+    the floor and the patience that suit the penalty. Without known answers, agreement with the final answer of each trace
+    takes the place of accuracy.
     """
     check_installed("numpy")
     from cgr.lab import fit as fitting
+    from cgr.lab.decide.columns import GOLD
     from cgr.lab.score.accuracy import check_penalties
 
     (penalty,) = check_penalties([penalty])
@@ -57,17 +59,25 @@ def command(
         parameters.setdefault("interval", recorded.interval)
     fitted = fitting.fit(make_rule(name, **parameters), recorded, penalty=penalty)
     size = {"questions": len(columns.questions), "traces": len(columns), "share": options["share"]}
-    about = {"run": columns.info.name, **size}
+    about = {"run": columns.info.name, **size} | ({"reference": columns.reference} if columns.reference != GOLD else {})
     made = rule_files.RuleFile.of(fitted.rule, **about)
     made.write(path)
     if as_json:
-        notes = [fitted.rule.fit_note] if fitted.rule.fit_note else []
-        say_json({"rule": made.rule, "parameters": dict(made.parameters), "notes": notes})
+        say_json({"rule": made.rule, "parameters": dict(made.parameters), "notes": _notes(fitted, columns.reference)})
     else:
-        say(_summary(fitted, path))
+        say(_summary(fitted, path, columns.reference))
 
 
-def _summary(fitted: Fit[Any], path: Path) -> str:
+def _notes(fitted: Fit[Any], reference: str) -> list[str]:
+    from cgr.lab.decide.columns import FINAL
+    from cgr.lab.score.agreement import NO_GOLDS
+
+    return [*([NO_GOLDS] if reference == FINAL else []), *([fitted.rule.fit_note] if fitted.rule.fit_note else [])]
+
+
+def _summary(fitted: Fit[Any], path: Path, reference: str) -> str:
+    from cgr.lab.score.agreement import worded
+
     found, main = fitted.score, fitted.rule.main
     chosen = f"{main} {getattr(fitted.rule, main):g}" if main else "no main parameter"
     lines = [
@@ -75,8 +85,9 @@ def _summary(fitted: Fit[Any], path: Path) -> str:
         f"  accuracy {found.accuracy:.1%}, {found.diff_points:+.2f} points [{found.low:+.2f}, {found.high:+.2f}]"
         " against the full budget",
     ]
-    notes = [f"  note: {fitted.rule.fit_note}"] if fitted.rule.fit_note else []
-    return "\n".join([*lines, f"  {_verdict(found)}", *notes, str(path)])
+    notes = [f"  note: {note}" for note in _notes(fitted, reference)]
+    said = worded("\n".join([*lines, f"  {_verdict(found)}"]), reference)
+    return "\n".join([said, *notes, str(path)])
 
 
 def _verdict(found: FitScore) -> str:

@@ -28,7 +28,9 @@ def command(runs: tuple[Path, ...], out: Path, as_json: bool) -> int:
     were = "was" if made.repeated == 1 else "were"
     again = f" {made.repeated:,} of them {were} in more than one run." if made.repeated else ""
     joined = "1 run is" if made.runs == 1 else f"{made.runs} runs are"
-    say(f"{joined} in {out}: {made.traces:,} traces of {made.questions:,} questions.{again}")
+    traces = "1 trace" if made.traces == 1 else f"{made.traces:,} traces"
+    questions = "1 question" if made.questions == 1 else f"{made.questions:,} questions"
+    say(f"{joined} in {out}: {traces} of {questions}.{again}")
     for note in made.notes:
         say(f"note:  {note}", err=True)
     return int(bool(made.notes))

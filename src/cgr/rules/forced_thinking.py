@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar, Literal
 
 from cgr.errors import UsageError
@@ -35,3 +35,20 @@ class ForcedThinking(Rule):
     def force(self, seen: Seen) -> Action:
         """Keep thinking, unless that was done as often as allowed."""
         return KeepThinking(self.text) if self.at_most is None or seen.forced < self.at_most else GO_ON
+
+
+def keep_thinking(rule: Rule, text: str = WAIT, at_most: int | None = None) -> Rule:
+    """This rule for thinking that is forced to go on: where the rule would let it end, `text` replaces the end tag.
+
+    It decides as before when to stop or to give up.
+    """
+    own = type(rule)
+
+    def on_end(self: Rule, seen: Seen) -> Action:
+        action = own.on_end(self, seen)
+        wanted = action == GO_ON and (at_most is None or seen.forced < at_most)
+        return KeepThinking(text) if wanted else action
+
+    forced = type(own.__name__, (own,), {"on_end": on_end, "__doc__": own.__doc__, "__module__": own.__module__})
+    made: Rule = forced(**{one.name: getattr(rule, one.name) for one in fields(rule)})
+    return made

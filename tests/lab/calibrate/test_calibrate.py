@@ -370,3 +370,10 @@ def test_the_hash_of_a_run_changes_with_its_content() -> None:
     hashes = {run_hash(run_of(one).rule_columns()) for one in (found, changed, found[1:])}
     assert len(hashes) == 3
     assert run_hash(run_of(drawn(1, 20)).rule_columns()) in hashes
+
+
+def test_the_same_traces_without_golds_are_no_new_data(tmp_path: Path) -> None:
+    promise = calibrate(open_finished(stored(tmp_path / "old", traces(400))), RULE, Goal(0.02))
+    bare = stored(tmp_path / "bare", [replace(one, gold=None) for one in traces(400)])
+    with pytest.raises(NotCalibrated, match="proves nothing new"):
+        check(promise, open_finished(bare))

@@ -94,6 +94,14 @@ def test_on_grid_finds_the_probe_that_was_made_exactly_there(places: list[set[in
             assert found[row, column] == (sorted(made).index(at) if at in made else -1)
 
 
+@pytest.mark.parametrize(("at", "due"), [(10, 10), (18, 18), (21, 20), (23, 23), (30, 30), (40, 40)])
+def test_a_probe_after_an_appended_text_was_due_inside_it(at: int, due: int) -> None:
+    forced = ((18, 3), (28, 2), (38, 2))  # 20 lies inside the first; the others end at 30 and 40
+    made = replace(six()[1], probes=(probe(at, "7", (0.5,)),), forced=forced)
+    assert Columns.of([made], replace(SIX_INFO, interval=10)).due.tolist() == [[due]]
+    assert Columns.of([made], replace(SIX_INFO, interval=0)).due.tolist() == [[at]]
+
+
 def test_each_answer_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 

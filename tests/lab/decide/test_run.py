@@ -17,7 +17,7 @@ from cgr.drive.driver import Driver
 from cgr.engines.base import Prompt, Sampling
 from cgr.engines.scripted import ScriptedEngine
 from cgr.errors import NotRecorded, UnknownName, UsageError
-from cgr.lab.decide.arrays import Decisions
+from cgr.lab.decide.arrays import Decisions, at_budget
 from cgr.lab.decide.replay import reads_whole, replay, replayed
 from cgr.lab.decide.run import Run
 from cgr.lab.fit import calibrated_threshold, warm_floor
@@ -45,9 +45,11 @@ from cgr.rules import (
     NoThinking,
     PumaVerify,
     Rule,
+    SureTwice,
     known_rules,
 )
 from cgr.rules.deepconf import lowest_groups
+from cgr.rules.forced_thinking import keep_thinking
 from tests.lab.decide.test_replay import FIELDS
 from tests.lab.record.test_generate import plan
 from tests.support import run as told
@@ -325,8 +327,39 @@ def test_a_forced_run_serves_both_ways_of_forcing(tmp_path: Path, probed: str, b
         assert (decided.at[0], decided.sure[0]) == (made.thinking_tokens, made.stop_cause == "certainty")
         assert (decided.probe_tokens[0], decided.certainty[0]) == (made.probe_tokens, pytest.approx(made.certainty))
         assert replay(rule, read_by(recordings, rule)[0]).forced == made.forced
-    with pytest.raises(NotRecorded, match="were forced to go on"):
-        recordings.decide(Cgr(interval=interval))
+
+
+@pytest.mark.parametrize("at_most", [None, 1])
+@pytest.mark.parametrize(("budget", "interval"), [(20, 4), (16, 3), (7, 5)])
+def test_on_a_forced_run_every_rule_decides_inside_the_forced_thinking(
+    tmp_path: Path, at_most: int | None, budget: int, interval: int
+) -> None:
+    def engine() -> ScriptedEngine:
+        return scripted(FORCED, lambda at, suffix: ((str(at // 4), 0.5 + at / 50), ("}", 0.9)))
+
+    how: dict[str, Any] = {} if at_most is None else {"at_most": at_most}
+    wanted = plan(asked()[:1], budget=budget, interval=interval, rule="budget-forcing", probe=True, parameters=how)
+    asyncio.run(agenerate(tmp_path, wanted, engine()))
+    recordings = Run.open(tmp_path)
+    levels = (0.5, 0.6, 0.7, 0.99)
+    rules = [kind(interval=interval, threshold=level) for kind in (Cgr, SureTwice) for level in levels]
+    for rule in (FixedBudget(), *rules):
+        made = asyncio.run(told(engine(), keep_thinking(rule, "\nWait", at_most), budget, full=True)).decision
+        decided = recordings.decide(rule)
+        assert (decided.at[0], decided.sure[0]) == (made.thinking_tokens, made.stop_cause == "certainty")
+        assert (decided.probe_tokens[0], decided.certainty[0]) == (made.probe_tokens, pytest.approx(made.certainty))
+
+
+def test_a_smaller_budget_on_a_forced_run_is_answered_after_the_appended_text(tmp_path: Path) -> None:
+    engine = scripted(FORCED, lambda at, suffix: ((str(at % 10), 0.5), ("}", 0.9)))
+    asyncio.run(agenerate(tmp_path, plan(asked()[:1], budget=20, interval=2, rule="budget-forcing", probe=True), engine))
+    columns = Run.open(tmp_path).rule_columns()
+    moved = {int(due): int(at) for due, at in zip(columns.due[0], columns.at[0], strict=True) if due != at}
+    (start, count) = Run.open(tmp_path).rule_traces()[0].forced[0]
+    assert moved
+    assert start + count in moved.values()
+    for budget in range(2, 20, 2):
+        assert at_budget(columns, budget).at.tolist() == [moved.get(budget, budget)]
 
 
 @pytest.mark.parametrize("probe", [False, True])

@@ -79,6 +79,29 @@ def test_without_text_everything_else_is_there(run: Path, tmp_path: Path) -> Non
         assert [one.gold for one in again.questions()] == [one.gold for one in store.questions()]
 
 
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [
+        ("/home/me/models/a.gguf", "a.gguf"),
+        ("gsm8k:/data/test.jsonl", "gsm8k:test.jsonl"),
+        ("~/a.gguf", "a.gguf"),
+        ("hf:org/name", "hf:org/name"),
+        ("org/name", "org/name"),
+        ("embedded", "embedded"),
+    ],
+)
+def test_without_text_paths_have_no_folders(tmp_path: Path, where: str, name: str) -> None:
+    with Store.create(tmp_path / "run", replace(CONFIG, model=where, source=where)) as store:
+        store.add_questions(QUESTIONS[:1])
+        store.add_probe_set(replace(SET, model=where), "default")
+        made = trace(QUESTIONS[0].id, 0, gold=QUESTIONS[0].gold, format=QUESTIONS[0].format)
+        store.add_trace(made, prompt_ids=(1, 2), probe_set="default")
+    for text, kept in ((True, where), (False, name)):
+        export_run(tmp_path / "run", tmp_path / "a.jsonl", text=text)
+        line = json.loads((tmp_path / "a.jsonl").read_text())
+        assert [line["run"]["model"], line["run"]["source"], line["probe_set"]["model"]] == [kept] * 3
+
+
 def test_no_text_on_the_command_line(run: Path, tmp_path: Path) -> None:
     done = command("export", str(run), str(tmp_path / "a.jsonl.gz"), "--no-text")
     assert done.returncode == 0

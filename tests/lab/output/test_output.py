@@ -38,6 +38,13 @@ def test_terminal_lines_are_padded_to_the_widest_cell() -> None:
     assert TABLE.lines(left=0)[1] == "               cgr  12.5%  [10.0, 15.0]"
 
 
+def test_a_line_break_in_a_cell_does_not_break_the_row() -> None:
+    table = Table("asking", "Prompts", (Head("prefix", "Prefix"), Head("n", "n")), (("**Final**\n\\boxed{", 1),))
+    assert table.markdown().endswith("| **Final**\\n\\boxed{ | 1 |\n")
+    assert table.lines()[-1] == "**Final**\\n\\boxed{  1"
+    assert "**Final**\n" in table.csv()
+
+
 def test_lines_have_no_space_at_their_end() -> None:
     table = Table("t", "", HEADS[:2], (("a", ""), ("longer", 0.5)))
     assert table.lines() == ["Rule    Share", "a", "longer  50.0%"]

@@ -195,6 +195,16 @@ def test_one_writer_and_many_readers(tmp_path: Path) -> None:
     Store.open(tmp_path, write=True).close()
 
 
+def test_the_lock_of_a_writer_is_one_file(tmp_path: Path) -> None:
+    """Also while it is held: what there is when a process is killed stays."""
+    held = schema.lock_writer(tmp_path)
+    with pytest.raises(StoreError, match="Another process is writing"):
+        schema.lock_writer(tmp_path)
+    assert [one.name for one in tmp_path.iterdir()] == [schema.LOCK]
+    held.close()
+    schema.lock_writer(tmp_path).close()
+
+
 def test_a_foreign_writer_is_an_error_after_the_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema, "BUSY_TIMEOUT", 0.05)
     with Store.create(made(tmp_path), CONFIG) as store:

@@ -65,6 +65,11 @@ def measure(
     """The same without writing files."""
     chosen = _chosen(only)
     inputs = AblationInputs.open(folder, threshold=threshold, forced=forced)
+    if not inputs.run.has_golds:
+        raise UsageError(
+            f"No question of {folder} has a known answer, and ablations measure accuracy.",
+            f"What needs no known answers: cgr report {folder}, cgr compare {folder}.",
+        )
     made, missing = [], []
     for one in chosen:
         try:

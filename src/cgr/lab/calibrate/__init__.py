@@ -20,7 +20,7 @@ from cgr.calibration import QUESTION, Calibration
 from cgr.errors import NotRecorded, UsageError
 from cgr.lab.calibrate.losses import ABSTAINS, NEEDS_GOLDS, CalibrationQuestions, Losses
 from cgr.lab.calibrate.walk import Goal, is_certainty, measure, sequence, walk
-from cgr.lab.decide.columns import Columns
+from cgr.lab.decide.columns import GOLD, Columns
 from cgr.lab.decide.forcing import as_forced
 from cgr.lab.decide.run import Run
 from cgr.lab.fit import learn
@@ -35,6 +35,7 @@ from cgr.rules import files as rule_files
 
 LEARN_ON = 0.5
 LEAST = 2  # questions
+BY_GOLD = ("graded", "final_right", "written_right", "right")  # the columns that depend on golds
 
 
 def open_finished(folder: Path, probe_set: str | None = None) -> Run:
@@ -88,11 +89,18 @@ def calibrate(run: Run, rule: Rule, goal: Goal = Goal(), *, learn_on: float = LE
 
 
 def _apart(run: Run, rule: Rule, learn_on: float, fitted: Any) -> tuple[Rule, Bools, tuple[str, ...]]:
-    """The rule with its weights, and the questions that the promise may come from: none that weights were learned from."""
+    """The rule with its weights, and the questions that the promise may come from: none that weights were learned from.
+    Without any gold answer, weights are learned from agreement with the final answers."""
+    run = run if run.has_golds or not rule.learns else run.by_agreement()
     columns = run.rule_columns()
     everything = np.ones(len(columns.questions), dtype=np.bool_)
     if not rule.learns:
         return rule, everything, ()
+    if rule.unfitted and not 0 < learn_on < 1:
+        raise UsageError(
+            f"Weights cannot be learned from a share of {learn_on:g} of the questions, with a promise from the others.",
+            "Use more than 0 and less than 1, such as 0.5.",
+        )
     share = learn_on if rule.unfitted else fitted.get("share", 1.0) if fitted.get("run") == run.info.name else 0.0
     if not share:
         return rule, everything, ()
@@ -105,7 +113,7 @@ def _apart(run: Run, rule: Rule, learn_on: float, fitted: Any) -> tuple[Rule, Bo
     if (learning & others).any():
         raise UsageError(
             f"The run has too few questions to learn weights of {rule.name!r} on one part and promise on another.",
-            "Record more questions with known answers.",
+            f"Record more questions{' with known answers' * (run.reference == GOLD)}.",
         )
     kept = others | ~graded_questions(columns)
     note = f"Weights come from {int(learning.sum())} questions, the promise from {int(kept.sum())} others."
@@ -181,10 +189,11 @@ def _probing(run: Run, rule: Rule) -> dict[str, Any]:
 
 
 def run_hash(columns: Columns) -> str:
-    """A hash of everything that a promise depends on: questions, seeds, lengths, answers and certainties."""
+    """A hash of what was recorded: questions, seeds, lengths, certainties, where answers change. Golds are left out: the
+    same traces with other golds, or with none, prove nothing new."""
     found = sha256(repr((columns.questions, columns.seeds)).encode("utf-8", "backslashreplace"))
     for one in fields(columns):
         value = getattr(columns, one.name)
-        if isinstance(value, np.ndarray):
+        if isinstance(value, np.ndarray) and one.name not in BY_GOLD:
             found.update(np.ascontiguousarray(value).tobytes())
     return found.hexdigest()

@@ -16,13 +16,14 @@ from cgr.lab.compare.measured import Parts, Results, across_splits, apart, measu
 from cgr.lab.compare.result import Compared, Split
 from cgr.lab.compare.settings import Decide, Rules, Setting, Swept, chosen_rules, sweep
 from cgr.lab.decide.arrays import at_end
-from cgr.lab.decide.columns import Columns
+from cgr.lab.decide.columns import FINAL, GOLD, Columns
 from cgr.lab.decide.run import Run
 from cgr.lab.exchange import as_run_folder
 from cgr.lab.fit import cross_fitted
 from cgr.lab.output import as_json, beside, style, unique_names, write_json, write_table
 from cgr.lab.score.accuracy import LEAST, PENALTIES, check_penalties, graded_questions, split_questions
 from cgr.lab.score.adaptive import SURE, false_sure, headroom, plain_verdict
+from cgr.lab.score.agreement import NO_GOLDS, worded
 from cgr.lab.score.bootstrap import DRAWS
 from cgr.lab.score.bounds import MARGIN
 from cgr.lab.types import Bools
@@ -69,6 +70,7 @@ def compare(
     if splits < 1:
         raise UsageError(f"A comparison over {splits} splits is none.", "Use 1 or more: --splits 10.")
     _check_gradable(columns)
+    penalties = () if columns.reference == FINAL else tuple(penalties)  # Grade needs known answers
     parts = split_questions(columns, tune_on, questions)
     split = Split(int(parts[0].sum()), int(parts[1].sum()), apart(parts), shared_texts(columns, parts, texts))
     baseline, chosen = at_end(columns), chosen_rules(rules, columns.info.interval)
@@ -88,7 +90,7 @@ def compare(
     missing = tuple(one for name in chosen for one in swept[name][1])
     tried = several_splits(columns, tune_on, questions, splits)
     across = across_splits(columns, baseline, settings_of, tried)
-    results = Results(columns, settings, tuple(penalties), *measured(columns, baseline, settings, parts, draws))
+    results = Results(columns, settings, penalties, *measured(columns, baseline, settings, parts, draws))
     room, sure = headroom(columns), false_sure(columns, SURE)
     return Compared(
         run=columns.info,
@@ -96,13 +98,13 @@ def compare(
         seeds=len(columns.seeds),
         traces=int(columns.graded.sum()),
         split=split,
-        penalties=tuple(penalties),
+        penalties=penalties,
         baseline=results.shown_points[0],
         whole_baseline=results.whole_points[0],
         entries=results.entries(across),
         winners=results.winners,
         missing=missing,
-        notes=_notes(split, tune_on),
+        notes=_notes(split, tune_on, columns.reference),
         margin=MARGIN,
         draws=draws,
         oracle=results.oracle,
@@ -110,16 +112,18 @@ def compare(
         false_sure=sure,
         verdict=plain_verdict(room, sure),
         splits=len(tried),
+        reference=columns.reference,
     )
 
 
-def _notes(split: Split, tune_on: float) -> tuple[str, ...]:
+def _notes(split: Split, tune_on: float, reference: str) -> tuple[str, ...]:
+    found = [NO_GOLDS] if reference == FINAL else []
     if not split.apart:
-        return (IN_SAMPLE if tune_on <= 0 else TOO_FEW,)
-    if split.shared_texts:
+        found.append(IN_SAMPLE if tune_on <= 0 else TOO_FEW)
+    elif split.shared_texts:
         texts = "1 text is" if split.shared_texts == 1 else f"{split.shared_texts} texts are"
-        return (f"{texts} both among the questions that parameters were chosen on and among those shown.",)
-    return ()
+        found.append(f"{texts} both among the questions that parameters were chosen on and among those shown.")
+    return tuple(found)
 
 
 def shared_texts(columns: Columns, parts: Parts, texts: Mapping[str, str] | None) -> int | None:
@@ -135,6 +139,11 @@ def shared_texts(columns: Columns, parts: Parts, texts: Mapping[str, str] | None
 
 def _check_gradable(columns: Columns) -> None:
     graded = int(graded_questions(columns).sum())
+    if graded < LEAST and columns.reference == FINAL:
+        raise UsageError(
+            f"The run {columns.info.name!r} has one question: rules cannot be compared on it.",
+            "At least two are needed; dozens separate rules.",
+        )
     if graded < LEAST:
         count = "no question" if not graded else "one question"
         raise UsageError(
@@ -164,12 +173,14 @@ def compare_run(
     max_replays: int | None = None,
     splits: int = SPLITS,
 ) -> Compared:
-    """All rules on a run's folder or a file of traces; options as in `compare`."""
+    """All rules on a run's folder or a file of traces; options as in `compare`. A run without any gold answer is compared
+    by agreement with the final answers of its traces."""
     with as_run_folder(run) as folder:
         opened = Run.open(folder)
         opened.folder = Path(run)  # a file was imported into a folder that is soon removed
         if rules is None and not opened.filled:
             raise NotRecorded(f"No probe was recorded in the run {opened.info.name!r}: {NOTHING}", HOW_TO_PROBE)
+        opened = opened if opened.has_golds else opened.by_agreement()
         fit_notes: dict[str, str] = {}
 
         def learn(rule: Rule, tuning: Bools) -> Decide | None:
@@ -224,6 +235,7 @@ def write_comparison(
 
 def draw(compared: Compared | None, folder: Path, why_not: str = NO_RULE) -> style.SavedFigure:
     """Write the figure of the frontiers; without a comparison, remove it and say why there is none."""
+    caption = worded(CAPTION, compared.reference if compared else GOLD)
     if compared is None or not compared.entries:
-        return style.write(FIGURE, CAPTION, lambda: None, folder, why_not or NO_RULE)
-    return style.write(FIGURE, CAPTION, lambda: figure.draw(compared), folder)
+        return style.write(FIGURE, caption, lambda: None, folder, why_not or NO_RULE)
+    return style.write(FIGURE, caption, lambda: figure.draw(compared), folder)

@@ -9,6 +9,7 @@ import numpy as np
 from cgr.lab.compare.result import Compared, Entry, Point
 from cgr.lab.compare.tables import number
 from cgr.lab.output import style
+from cgr.lab.score.agreement import worded
 from cgr.lab.score.bounds import WORSE
 
 BASELINE_RULE = "fixed-budget"
@@ -57,11 +58,11 @@ def _frame(figure: Any, panels: Any, compared: Compared) -> None:
     count = len(compared.entries)
     for place, panel in enumerate(panels.flat[:count]):
         panel.tick_params(labelsize=8, labelbottom=place + panels.shape[1] >= count)
-    title = "Accuracy against tokens for each rule, on all questions"
+    title = worded("Accuracy against tokens for each rule, on all questions", compared.reference)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
     key = f"◆ full budget   dotted: {-compared.margin:g} point below it   bars: 95% intervals, paired with it"
     figure.supxlabel(f"Tokens a trace (mean), probes' included\n{key}", fontsize=9.5)
-    figure.supylabel("Accuracy", fontsize=9.5)
+    figure.supylabel(worded("Accuracy", compared.reference), fontsize=9.5)
 
 
 def _panel(axes: Any, entry: Entry, compared: Compared, tones: dict[str, str]) -> None:
@@ -118,7 +119,7 @@ def _savings(axes: Any, compared: Compared, tones: dict[str, str]) -> None:
     axes.xaxis.set_major_formatter(style.percent)
     axes.tick_params(axis="x", labelsize=8)
     where = "questions held out" if compared.split.apart else "the same questions"
-    title = f"Net tokens saved at the value chosen\nfor equal accuracy, on {where}"
+    title = worded(f"Net tokens saved at the value chosen\nfor equal accuracy, on {where}", compared.reference)
     axes.set_title(title, x=0, ha="center", fontsize=11, pad=8)
     key = "filled: equal, hollow: cannot be told, cross: worse"
     axes.set_xlabel(f"with 95% intervals\n{key}", x=0, fontsize=9.5)

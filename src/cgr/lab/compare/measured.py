@@ -11,7 +11,7 @@ import numpy as np
 from cgr.lab.compare.result import AREA, SAVING, AcrossSplits, Entry, Point, Winner
 from cgr.lab.compare.settings import Choice, Setting, choose, corners, equal_accuracy, points, winner
 from cgr.lab.decide.arrays import Decisions
-from cgr.lab.decide.columns import Columns
+from cgr.lab.decide.columns import FINAL, Columns
 from cgr.lab.score import bounds
 from cgr.lab.score.accuracy import graded_questions, split_questions
 from cgr.lab.score.adaptive import FixedBudgets, oracle_saving
@@ -38,7 +38,8 @@ def measured(
     def on(questions: Bools) -> Paired:
         traces = columns.graded & questions[columns.question]
         names = [name for name, here in zip(columns.questions, questions & graded, strict=True) if here]
-        return Paired.of(totals.among(questions[graded]), draws, decided, traces, names)
+        only_losses = columns.reference == FINAL
+        return Paired.of(totals.among(questions[graded]), draws, decided, traces, names, only_losses=only_losses)
 
     whole = on(parts[0] | parts[1])
     return (whole, on(parts[0]), on(parts[1])) if apart(parts) else (whole, whole, whole)
@@ -90,7 +91,11 @@ class Results:
         """The choices of each rule, one for each measure."""
         return {
             name: choose(
-                self.tuning.only(places), self.shown.only(places), self.penalties, self.settings[places[0] - 1].allowed_loss
+                self.tuning.only(places),
+                self.shown.only(places),
+                self.penalties,
+                self.settings[places[0] - 1].allowed_loss,
+                self.columns.reference,
             )
             for name, places in self.members.items()
         }

@@ -1,10 +1,17 @@
-"""The content of compare.json. Shares and accuracies are fractions, differences in accuracy are percentage points."""
+"""The content of compare.json. Shares and accuracies are fractions, differences in accuracy are percentage points.
+
+Without gold answers, `accuracy` in the names of fields is `agreement` in the file: see `cgr.lab.compare.wording`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
+from cgr.lab.compare.wording import renamed
+from cgr.lab.decide.columns import FINAL, GOLD
 from cgr.lab.score.adaptive import FalseSureRow, Gain
+from cgr.lab.score.agreement import AGREEMENT
 from cgr.lab.score.paired import Score
 from cgr.lab.store.recorded import RunInfo
 from cgr.lab.types import Interval
@@ -130,7 +137,9 @@ class Split(Record):
 class Compared(Record):
     """All rules on one run. `baseline` is the full budget on the shown questions, `whole_baseline` on all questions.
     `oracle`: the share of the thinking that the oracle saves on the shown questions. Head room and false sureness are of
-    the whole run, and `verdict` says what they mean, if they mean that stopping early is not for this run."""
+    the whole run, and `verdict` says what they mean, if they mean that stopping early is not for this run. `reference`:
+    what answers are compared with, `gold` answers or the `final` answers of their traces. With the latter, accuracy is
+    agreement, and the oracle's saving is the head room."""
 
     run: RunInfo
     questions: int
@@ -151,7 +160,19 @@ class Compared(Record):
     false_sure: FalseSureRow
     verdict: str | None
     splits: int
+    reference: str = GOLD
     schema: int = SCHEMA
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of compare.json."""
+        data = asdict(self)
+        return data if self.reference == GOLD else dict(renamed(data, ACCURACY, AGREEMENT))
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """The comparison that `to_dict` wrote."""
+        by_agreement = isinstance(data, dict) and data.get("reference") == FINAL
+        return super(Compared, cls).from_dict(renamed(data, AGREEMENT, ACCURACY) if by_agreement else data)
 
     def entry(self, rule: str) -> Entry:
         """The entry of this rule."""

@@ -22,7 +22,7 @@ import numpy as np
 from cgr.errors import NotRecorded, UnknownName, UsageError
 from cgr.lab.compare.result import ACCURACY, AREA, SAVING, Figure, Point, Undecided, Winner
 from cgr.lab.decide.arrays import Decisions, at_budget
-from cgr.lab.decide.columns import Columns
+from cgr.lab.decide.columns import GOLD, Columns
 from cgr.lab.score.adaptive import missed
 from cgr.lab.score.bootstrap import interval, intervals
 from cgr.lab.score.bounds import MARGIN
@@ -192,16 +192,22 @@ def equal_accuracy(tuning: Paired, allowed_loss: float | None = None) -> tuple[i
 
 
 def choose(
-    tuning: Paired, shown: Paired, penalties: Sequence[float], allowed_loss: float | None = None
+    tuning: Paired,
+    shown: Paired,
+    penalties: Sequence[float],
+    allowed_loss: float | None = None,
+    reference: str = GOLD,
 ) -> tuple[Choice, ...]:
-    """The choices for one rule, one for each measure. The settings are those of the rule, after the baseline."""
+    """The choices for one rule, one for each measure. The settings are those of the rule, after the baseline. By agreement
+    no rule is better than the full budget, so there is no best one."""
     saving, tuned = equal_accuracy(tuning, allowed_loss)
     holds = bool(shown.lows[saving] > MARGIN)
     path = corners(tuning.total)
+    best = (_best(ACCURACY, tuning, shown, lambda totals: totals.accuracy),) if reference == GOLD else ()
     return (
         _at(SAVING, saving, shown, lambda totals: totals.net, tuned, holds),
         Choice(AREA, None, float(area(shown.total, path)), area(shown.draws, path)),
-        _best(ACCURACY, tuning, shown, lambda totals: totals.accuracy),
+        *best,
         *(_best(f"grade p={cost:g}", tuning, shown, partial(Totals.grade, penalty=cost)) for cost in penalties if cost),
     )
 

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cgr.lab.compare.result import ACCURACY, AREA, SAVING, Compared, Entry, Point, Undecided, Winner
+from cgr.lab.compare.wording import worded_table
+from cgr.lab.decide.columns import FINAL, GOLD
 from cgr.lab.output import PERCENT, Cell, Head, Table, plural, with_interval, write_table
+from cgr.lab.score.agreement import NO_GOLDS, worded
 from cgr.lab.score.bounds import EQUAL, MAX_QUESTIONS, UNKNOWN, WORSE
 from cgr.lab.store.config import in_words
 
@@ -23,9 +26,14 @@ LEGEND = (
 MAX_NAMED = 3  # of the rules that do not differ from the best
 
 
-def label(measure: str) -> str:
+def label(measure: str, reference: str = GOLD) -> str:
     """The heading of a measure."""
-    return LABELS.get(measure) or f"Best {measure.capitalize()}"
+    return worded(LABELS.get(measure) or f"Best {measure.capitalize()}", reference)
+
+
+def legend(compared: Compared) -> str:
+    """What the columns of the verdicts say."""
+    return worded(LEGEND, compared.reference)
 
 
 def number(at: float) -> str:
@@ -35,15 +43,16 @@ def number(at: float) -> str:
 
 def sentences(compared: Compared) -> tuple[str, ...]:
     """One sentence for each measure: the best rule and its lead."""
-    return tuple(f"{label(one.measure)}: {verdict(compared, one)}" for one in compared.winners)
+    return tuple(f"{label(one.measure, compared.reference)}: {verdict(compared, one)}" for one in compared.winners)
 
 
 def verdict(compared: Compared, winner: Winner) -> str:
     """Which rule is best by one measure, and by how much."""
     if winner.first is None or winner.figure is None:
         if any(entry.equal for entry in compared.entries):
-            return "no rule; those with equal accuracy save nothing after probe tokens."
-        return f"no rule; none is shown to have an accuracy within {-compared.margin:g} point of the baseline's."
+            return worded("no rule; those with equal accuracy save nothing after probe tokens.", compared.reference)
+        none = f"no rule; none is shown to have an accuracy within {-compared.margin:g} point of the baseline's."
+        return worded(none, compared.reference)
     best = compared.entry(winner.first)
     lead = f"{winner.first}, {PERCENT.text(winner.figure)}{_chosen(best, winner.measure)}"
     if winner.second is None or winner.difference is None or winner.ci95_difference is None:
@@ -74,7 +83,7 @@ def settled_by(compared: Compared) -> str:
     (least, first), (most, last) = counts[0], counts[-1]
     needed = f"from {_count(least)} ({first}) to {_count(most)} ({last})" if least < most else _count(least)
     told = f"Whether accuracy is equal cannot be told for {plural(len(unknown), 'rule')}."
-    return f"{told} At the rates seen, {needed} shown questions would settle it."
+    return worded(f"{told} At the rates seen, {needed} shown questions would settle it.", compared.reference)
 
 
 def _count(questions: int) -> str:
@@ -91,11 +100,11 @@ def reasons(missing: Sequence[Undecided]) -> tuple[tuple[str, str], ...]:
 
 
 def how_chosen(compared: Compared) -> str:
-    """On which questions values were chosen and shown, as a sentence."""
-    split = compared.split
+    """On which questions values were chosen and shown; without known answers, after what is measured instead."""
+    split, first = compared.split, f"{NO_GOLDS} " if compared.reference == FINAL else ""
     if not split.apart:
-        return f"Parameters chosen and shown on the same {split.shown} questions."
-    return f"Parameters chosen on {split.tuning} questions; the numbers are from the other {split.shown}."
+        return f"{first}Parameters chosen and shown on the same {split.shown} questions."
+    return f"{first}Parameters chosen on {split.tuning} questions; the numbers are from the other {split.shown}."
 
 
 RULE = Head("rule", "Rule")
@@ -206,12 +215,13 @@ def winners(compared: Compared) -> Table:
         *with_interval("difference", "Ahead by (points)", ".2f", 100),
         Head("tied", "Does not differ from"),
     )
-    return Table("compare_winners", "The best rule by each measure", heads, tuple(map(_winner_row, compared.winners)))
+    rows = tuple(_winner_row(one, compared.reference) for one in compared.winners)
+    return Table("compare_winners", "The best rule by each measure", heads, rows)
 
 
-def _winner_row(one: Winner) -> tuple[Cell, ...]:
+def _winner_row(one: Winner, reference: str) -> tuple[Cell, ...]:
     second = (one.second, one.difference, one.ci95_difference)
-    return label(one.measure), one.first, one.figure, *second, ", ".join(one.tied)
+    return label(one.measure, reference), one.first, one.figure, *second, ", ".join(one.tied)
 
 
 def sweep(compared: Compared) -> Table:
@@ -232,7 +242,8 @@ def several(comparisons: Sequence[Compared]) -> Table:
     names = list(dict.fromkeys(entry.rule for one in comparisons for entry in one.entries))
     heads = (RULE, *(Head(one.run.name, one.run.name, ".1f", 100, "%") for one in comparisons))
     rows = tuple((name, *(_saving(one, name) for one in comparisons)) for name in names)
-    return Table("compare_runs", "Net tokens saved at equal accuracy, run by run", heads, rows)
+    kinds = [worded("accuracy", one) for one in (GOLD, FINAL) if one in {each.reference for each in comparisons}]
+    return Table("compare_runs", f"Net tokens saved at equal {' or '.join(kinds)}, run by run", heads, rows)
 
 
 def _saving(compared: Compared, name: str) -> Cell:
@@ -243,7 +254,8 @@ def _saving(compared: Compared, name: str) -> Cell:
 def write(compared: Compared, folder: Path) -> tuple[Path, ...]:
     """Write all tables of a comparison into this folder."""
     made = (rules, winners, sweep, oracle, splits)
-    return tuple(path for make in made for path in write_table(make(compared), folder))
+    tables = (worded_table(make(compared), compared.reference) for make in made)
+    return tuple(path for table in tables for path in write_table(table, folder))
 
 
 LINES = (
@@ -262,7 +274,8 @@ LINES = (
 def table_lines(compared: Compared) -> list[str]:
     """The rules as lines for a terminal of about ninety columns; the first line has the headings."""
     base: tuple[Cell, ...] = ("baseline", "", compared.baseline.accuracy, *[""] * 7)
-    return Table("", "", LINES, (base, *(_line(entry) for entry in compared.entries))).lines()
+    table = Table("", "", LINES, (base, *(_line(entry) for entry in compared.entries)))
+    return worded_table(table, compared.reference).lines()
 
 
 def _line(entry: Entry) -> tuple[Cell, ...]:
@@ -277,6 +290,8 @@ def further_lines(compared: Compared) -> list[str]:
     """For a terminal: what each rule gets of the oracle's saving, and each rule over several splits."""
     heads = (RULE, *ORACLE[1:-1], Head("fixed_cost_for_same_accuracy", "Same acc.", ",.0f"))
     rows = tuple((entry.rule, *_oracle_cells(entry)[1:]) for entry in compared.entries)
-    found = [f"The oracle saves {PERCENT.text(compared.oracle)}.", *Table("", "", heads, rows).lines()]
+    gained = worded_table(Table("", "", heads, rows), compared.reference)
+    saves = worded(f"The oracle saves {PERCENT.text(compared.oracle)}.", compared.reference)
+    found = [saves, *gained.lines()]
     over = splits(compared)
     return [*found, "", f"{over.caption}.", *over.lines()] if over.rows else found

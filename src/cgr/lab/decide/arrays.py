@@ -16,7 +16,7 @@ import numpy as np
 from cgr import certainty
 from cgr.errors import NotRecorded
 from cgr.lab.decide.columns import Columns
-from cgr.lab.store.recorded import RecordedTrace
+from cgr.lab.store.recorded import RecordedTrace, is_shadow
 from cgr.lab.types import Bools, Floats, Ints
 from cgr.probing import ProbeSpec
 from cgr.records import Probe
@@ -24,6 +24,8 @@ from cgr.rules import LevelRule, Rule
 from cgr.rules.actions import ArrayDecisions
 
 T = TypeVar("T")
+WITH_LOGPROBS = "Make the run with them: cgr generate --logprobs ..."
+NOT_IN_SHADOW = "A recording of `cgr serve --shadow` never has them; `cgr generate --logprobs` records them."
 ReadWhole = Callable[[bool], Sequence[RecordedTrace]]
 Levels = Callable[[Sequence[Probe]], list[float]]
 
@@ -111,7 +113,7 @@ class ProbeArrays:
         if any(len(trace.tops) != trace.thinking_tokens for trace in traces):
             raise NotRecorded(
                 "The log-probabilities of the thinking were not recorded, and the rule needs them.",
-                "Make the run with them: cgr generate --logprobs ...",
+                NOT_IN_SHADOW if is_shadow(self.columns.info.source) else WITH_LOGPROBS,
             )
         return [trace.tops for trace in traces]
 

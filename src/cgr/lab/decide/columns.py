@@ -1,13 +1,14 @@
 """A whole run as arrays: T traces by P probes, padded. All scores are computed from these arrays.
 
 Padding is never certain and never right, so most sums need no mask. An answer is right only if it closed. A question
-without a gold answer is not `graded`: it counts in tokens, not in accuracy.
+without a gold answer is not `graded`: it counts in tokens, not in accuracy. Where no question has one, `by_agreement` takes
+the final answer of each trace in its place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any
 
@@ -23,7 +24,8 @@ from cgr.records import AnswerFormat, Probe, Token
 from cgr.rules.same_answer import agrees as agrees_with
 
 PAD = -1  # the position of a probe that is not there
-PROBE_FIELDS = 8  # the last fields of `Columns`, from `at` on
+GOLD, FINAL = "gold", "final"  # what an answer is compared with: the known answer, or the final one of its trace
+PROBE_FIELDS = 9  # the last array fields of `Columns`, from `at` on
 DTYPES: dict[Any, type] = {"Bools": np.bool_, "Floats": np.float64, "Ints": np.int64}
 
 
@@ -47,8 +49,10 @@ class Columns:
     """One entry for each trace. Arrays of probes are (T, P), in ascending order of position, padded at the end.
 
     `question` and `seed` are indices into `questions` and `seeds`. `natural` is the length of the thinking, capped at the
-    budget. `agrees`: the answer of a probe closed and equals the final one. `final_*`: the answer decoded at the end of
-    thinking. `wrote` and `written_right`: the answer that the model wrote freely after that, which is never scored.
+    budget. `due`: the multiple of the interval that a probe was made for, if that lies inside a text which was appended to
+    continue the thinking (the probe is then made at its end); else its position. `agrees`: the answer of a probe closed and
+    equals the final one. `final_*`: the answer decoded at the end of thinking. `wrote` and `written_right`: the answer that
+    the model wrote freely after that, which is never scored. `reference`: what `right` answers are equal to.
     """
 
     info: RunInfo
@@ -74,6 +78,8 @@ class Columns:
     decoded: Ints
     suffix: Ints
     agrees: Bools
+    due: Ints
+    reference: str = field(default=GOLD, kw_only=True)
 
     @classmethod
     def of(cls, traces: Iterable[RecordedTrace], info: RunInfo) -> Columns:
@@ -87,7 +93,7 @@ class Columns:
             rows[key] = _trace_row(trace, checker)
             kept = counted_probes(trace)
             counts.append(len(kept))
-            probes.extend(_probe_row(trace, probe, checker) for probe in kept)
+            probes.extend(_probe_row(trace, probe, checker, info.interval) for probe in kept)
         if not rows:
             raise UsageError(f"The run {info.name!r} has no traces yet.", "Make some with `cgr generate`.")
         questions = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in rows))}
@@ -97,6 +103,12 @@ class Columns:
 
     def __len__(self) -> int:
         return len(self.natural)
+
+    def by_agreement(self) -> Columns:
+        """The same traces, graded by their final answers: an answer is right if it agrees with the final one of its trace,
+        and the final one always is, also if it did not close."""
+        every = np.ones(len(self), dtype=np.bool_)
+        return replace(self, graded=every, final_right=every, right=self.agrees, reference=FINAL)
 
     @property
     def present(self) -> Bools:
@@ -115,13 +127,13 @@ class Columns:
         return np.arange(interval, self.limit, interval, dtype=np.int64)
 
     def on_grid(self, positions: Ints) -> Ints:
-        """For each trace and position, the index of the probe at exactly this position, or -1."""
+        """For each trace and position, the index of the probe that was due at exactly this position, or -1."""
         found = np.full((len(self), len(positions)), -1, dtype=np.int64)
         if not len(positions) or not self.at.size:
             return found
-        column = np.searchsorted(positions, self.at)
+        column = np.searchsorted(positions, self.due)
         hits = self.present & (column < len(positions))
-        hits &= positions[np.minimum(column, len(positions) - 1)] == self.at
+        hits &= positions[np.minimum(column, len(positions) - 1)] == self.due
         rows, probes = np.nonzero(hits)
         found[rows, column[rows, probes]] = probes
         return found
@@ -158,10 +170,16 @@ def _trace_row(trace: RecordedTrace, checker: Checker) -> tuple[float, ...]:
     return trace.gold is not None, length, ended, trace.budget, final.certainty, final.closed, valid, right, *own
 
 
-def _probe_row(trace: RecordedTrace, probe: Probe, checker: Checker) -> tuple[float, ...]:
+def _probe_row(trace: RecordedTrace, probe: Probe, checker: Checker, interval: int) -> tuple[float, ...]:
     """The fields of `Columns` from `at` on."""
-    right, suffix = checker.probe_right(trace, probe), len(probe.suffix_ids)
-    return probe.at, probe.certainty, probe.closed, probe.bound, right, probe.decoded, suffix, agrees(trace, probe)
+    right, suffix, due = checker.probe_right(trace, probe), len(probe.suffix_ids), _due(trace, probe.at, interval)
+    return probe.at, probe.certainty, probe.closed, probe.bound, right, probe.decoded, suffix, agrees(trace, probe), due
+
+
+def _due(trace: RecordedTrace, at: int, interval: int) -> int:
+    """See `Columns.due`."""
+    inside = (at - 1) // interval * interval if interval >= 1 else at
+    return next((inside for start, count in trace.forced if start < inside < at == start + count), at)
 
 
 def agrees(trace: RecordedTrace, probe: Probe) -> bool:

@@ -1,4 +1,5 @@
-"""A rule that forces the thinking to continue needs a run that was forced in the same way; others need a natural run."""
+"""A rule that forces the thinking to continue needs a run that was forced in the same way. On such a run every other rule
+decides when to stop inside the forced thinking."""
 
 from __future__ import annotations
 
@@ -8,14 +9,18 @@ from pathlib import Path
 from cgr.errors import NotRecorded
 from cgr.lab.store.config import NATURAL, RunConfig
 from cgr.rules import Rule
+from cgr.rules.forced_thinking import keep_thinking
 
 
 def as_forced(rule: Rule, config: RunConfig, folder: Path) -> Rule:
-    """The rule, with the text and the limit of a forced run where it has its defaults; `NotRecorded` if the run was not
-    recorded for it."""
-    _check(rule, config, folder)
+    """The rule as it decides on this run. On a forced run: with its text and its limit where the rule has the defaults, and
+    forced in the same way if the rule itself forces nothing. `NotRecorded` if the run was not recorded for the rule."""
+    if config.rule == NATURAL:
+        return _natural(rule)
+    if not rule.forces:
+        return keep_thinking(rule, config.forced_text, config.forced_at_most)
     recorded, usual = {"text": config.forced_text, "at_most": config.forced_at_most}, rule.parameters()
-    if config.rule == NATURAL or not recorded.keys() <= usual.keys():
+    if not recorded.keys() <= usual.keys():
         return rule
     found = replace(rule, **{name: value for name, value in recorded.items() if getattr(rule, name) == usual[name]})
     if {name: getattr(found, name) for name in recorded} != recorded:
@@ -27,15 +32,10 @@ def as_forced(rule: Rule, config: RunConfig, folder: Path) -> Rule:
     return found
 
 
-def _check(rule: Rule, config: RunConfig, folder: Path) -> None:
-    forced = config.rule != NATURAL
-    if not forced and rule.forces:
+def _natural(rule: Rule) -> Rule:
+    if rule.forces:
         raise NotRecorded(
             f"The rule {rule.name!r} forces the model to keep thinking; the traces of this run were not forced.",
             "Record a forced run: cgr generate --rule budget-forcing --probe ...",
         )
-    if forced and not rule.forces:
-        raise NotRecorded(
-            f"The rule {rule.name!r} lets thinking end; the traces in {folder} were forced to go on.",
-            "Use a run that was not forced.",
-        )
+    return rule

@@ -121,7 +121,8 @@ def replay(
     if "token_ids" in rule.needs and trace.thinking_tokens and not trace.ids:
         raise NotRecorded(
             f"Question {trace.question_id!r}, seed {trace.seed}: the token ids of the thinking are missing.",
-            f"The rule {rule.name!r} reads them: replay whole traces (`Store.recorded(whole=True)`).",
+            f"The rule {rule.name!r} reads them. Runs of `cgr generate` have them, imports with `ids`, and recordings of "
+            "`cgr serve --shadow --record-text`.",
         )
     ids = trace.ids or (0,) * trace.thinking_tokens
     engine = ReplayEngine(

@@ -14,7 +14,7 @@ import numpy as np
 
 from cgr.errors import NotRecorded, UnknownName
 from cgr.lab.decide.arrays import Decisions, ProbeArrays
-from cgr.lab.decide.columns import Columns
+from cgr.lab.decide.columns import FINAL, GOLD, Columns
 from cgr.lab.decide.forcing import as_forced
 from cgr.lab.decide.replay import decide_probes
 from cgr.lab.store import DEFAULT, Key, Store
@@ -39,7 +39,8 @@ class Run:
     the seed of each trace in it. `questions`: all questions of the run, in any probe set. `filled`: the sets that have
     probes inside the thinking. `chosen`: the caller named the main set, so no rule reads another one in its place. `read`:
     reads the traces with the probes of a set (None: without probes), with or without token ids. `folder`: the folder or the
-    file that messages name. Traces and columns are read once and kept.
+    file that messages name. `reference`: what answers are graded by; see `by_agreement`. Traces and columns are read once
+    and kept.
     """
 
     info: RunInfo
@@ -52,6 +53,7 @@ class Run:
     read: ReadTraces = field(repr=False)
     filled: frozenset[str] = frozenset()
     chosen: bool = False
+    reference: str = GOLD
     _traces: dict[tuple[str | None, bool, bool], tuple[RecordedTrace, ...]] = field(default_factory=dict, repr=False)
     _columns: dict[int, Columns] = field(default_factory=dict, repr=False)  # by the id of kept traces
     _arrays: dict[tuple[str | None, str | None], ProbeArrays] = field(default_factory=dict, repr=False)
@@ -90,6 +92,15 @@ class Run:
 
         keys = frozenset(key for key in self.keys if key[0] in names)
         return replace(self, keys=keys, read=read, _traces={}, _columns={}, _arrays={})
+
+    @property
+    def has_golds(self) -> bool:
+        """Whether the gold answer of any question is known."""
+        return any(trace.gold is not None for trace in self._recorded(None, False))
+
+    def by_agreement(self) -> Run:
+        """The same run, where an answer is right if it agrees with the final one of its trace. It needs no gold answers."""
+        return replace(self, reference=FINAL, _columns={}, _arrays={})
 
     def traces(self, probe_set: str | None = None, *, whole: bool = False) -> tuple[RecordedTrace, ...]:
         """The traces with the probes of this set (by default the main one). `whole`: with token ids and probe tokens."""
@@ -164,7 +175,8 @@ class Run:
         probes = self.arrays(own, answers)
         if own is not None and own not in self.filled and rule.thinks:
             raise NotRecorded(f"No probe was recorded in {self.folder}.", NO_PROBES_HINT.format(self.folder))
-        return decide_probes(rule, probes, self.rule_traces(answers) if answers else None)
+        decided = decide_probes(rule, probes, self.rule_traces(answers) if answers else None)
+        return decided if self.reference == GOLD else replace(decided, right=decided.agrees)
 
     def _recorded(self, name: str | None, whole: bool, *, own_final: bool = False) -> tuple[RecordedTrace, ...]:
         key = (name, whole, own_final)
@@ -185,7 +197,8 @@ class Run:
 
     def _as_columns(self, traces: tuple[RecordedTrace, ...]) -> Columns:
         if id(traces) not in self._columns:
-            self._columns[id(traces)] = Columns.of(traces, self.info)
+            columns = Columns.of(traces, self.info)
+            self._columns[id(traces)] = columns if self.reference == GOLD else columns.by_agreement()
         return self._columns[id(traces)]
 
     def _main_serves(self, rule: Rule, request: ProbeRequest) -> bool:

@@ -47,7 +47,8 @@ def export_run(
     """Write the traces of a run with one probe set, and return their number. The path `-` is standard output.
 
     Without `thinking`, the text and the tokens of the thinking are left out; without `text`, also those of the questions
-    and what the model wrote. A file appears only when it is complete.
+    and what the model wrote, and of the paths of models and questions only the name of the file is kept. A file appears
+    only when it is complete.
     """
     as_parquet = _format(path, format) == "parquet"
     with Store.open(folder) as store:
@@ -80,12 +81,22 @@ def exported(store: Store, probe_set: str | None = None, thinking: bool = True, 
     if name is not None and name not in sets:
         raise UnknownName.among("probe set", name, sets)
     source, before = sets[name] if name else None, _before_thinking(store, sets, name)
+    config = store.config
+    if not text:
+        config = replace(config, model=_file_name(config.model), source=_file_name(config.source))
+        source = replace(source, model=_file_name(source.model)) if source else None
     for trace in store.recorded(name, whole=True):
         key = (trace.question_id, trace.seed)
         ids = store.prompt_ids(key) if thinking else ()
         kept = trace if thinking else replace(trace, ids=(), text="", logprobs=())
         kept = kept if text else replace(kept, question="", written="")
-        yield to_line(replace(kept, probes=before.get(key, ()) + kept.probes), ids, store.config, source)
+        yield to_line(replace(kept, probes=before.get(key, ()) + kept.probes), ids, config, source)
+
+
+def _file_name(where: str) -> str:
+    """A model or a source of questions without the folders of a path: `gsm8k:/home/me/test.jsonl` is `gsm8k:test.jsonl`."""
+    kind, colon, path = where.rpartition(":")
+    return f"{kind}{colon}{Path(path).name}" if Path(path).is_absolute() or path.startswith("~") else where
 
 
 def _before_thinking(store: Store, sets: Mapping[str, ProbeSet], name: str | None) -> dict[Key, tuple[Probe, ...]]:

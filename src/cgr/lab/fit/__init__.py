@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from cgr.errors import NotRecorded, UsageError
 from cgr.lab.decide.arrays import Decisions, at_end
-from cgr.lab.decide.columns import Columns, counted_probes
+from cgr.lab.decide.columns import FINAL, Columns, counted_probes
 from cgr.lab.decide.run import Run
 from cgr.lab.fit import regression
 from cgr.lab.score import accuracy as scores
@@ -75,12 +75,14 @@ class Fit(Generic[R]):
 
 
 def open_run(folder: Path, probe_set: str | None = None, *, share: float = 1.0) -> Run:
-    """The run to fit to. `share`: only this share of its questions, the same that `cgr compare --tune-on` chooses on."""
+    """The run to fit to. `share`: only this share of its questions, the same that `cgr compare --tune-on` chooses on. A run
+    without any gold answer is fitted to by agreement with the final answers of its traces."""
     if not 0 < share <= 1:
         raise UsageError(f"A share of {share:g} of the questions is none.", "Use more than 0 and at most 1.")
     run = Run.open(folder, probe_set)
     if run.main is None or run.main not in run.filled:
         raise NotRecorded(f"The run in {folder} has no probes yet.", f"Make them with `cgr probe {folder}`.")
+    run = run if run.has_golds else run.by_agreement()
     return run if share == 1 else run.only(split_questions(run.rule_columns(), share, run.questions)[0])
 
 
@@ -91,7 +93,8 @@ def score(columns: Columns, decided: Decisions) -> FitScore:
     if accuracy is None or compared.ci95 is None or compared.diff_points is None:
         raise UsageError("Nothing can be fitted without known answers.", "At least two questions must have one.")
     low, high = (100 * end * len(columns.seeds) / graded for end in compared.ci95)
-    pair = Paired.of(by_question(columns, (at_end(columns), decided)), names=graded_names(columns))
+    totals, only_losses = by_question(columns, (at_end(columns), decided)), columns.reference == FINAL
+    pair = Paired.of(totals, names=graded_names(columns), only_losses=only_losses)
     saving = (saved.share, saved.net_share, int(decided.gave_up.sum()))
     bound = float(pair.lows[1]), float(pair.highs[1])
     return FitScore(accuracy, compared.diff_points, low, high, *saving, bound, partial(pair.questions_needed, 1))
@@ -100,6 +103,11 @@ def score(columns: Columns, decided: Decisions) -> FitScore:
 def fit(rule: Rule, run: Run, *, penalty: float = 1.0) -> Fit[Any]:
     """This rule with parameters fitted to this run. `penalty`: the cost of a wrong answer in Grade."""
     if candidates := tuple(rule.candidates(run.rule_columns().limit)):
+        if run.reference == FINAL:
+            raise UsageError(
+                f"The rule {rule.name!r} is fitted by its Grade, which needs known answers.",
+                "Fit it to a run whose questions have them, or fit a rule that stops with an answer.",
+            )
         return best_grade(candidates, run, penalty)
     return _learned_and_chosen(rule, run) if rule.learns else equal_accuracy(rule, run.decide, run.rule_columns())
 

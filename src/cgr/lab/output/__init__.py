@@ -82,8 +82,8 @@ class Table:
         return cls(name, caption, heads, tuple(tuple(_attribute(one, head.name) for head in heads) for one in records))
 
     def texts(self) -> list[list[str]]:
-        """The rows as text, without the headings."""
-        return [[head.text(cell) for head, cell in zip(self.heads, row, strict=True)] for row in self.rows]
+        """The rows as text, without the headings. A line break in a cell is shown as `\\n`: a row stays one line."""
+        return [[_one_line(head.text(cell)) for head, cell in zip(self.heads, row, strict=True)] for row in self.rows]
 
     def csv(self) -> str:
         """CSV with unrounded numbers; an interval takes two columns, `_low` and `_high`."""
@@ -142,6 +142,10 @@ def _csv_cells(head: Head, cell: Cell) -> tuple[Cell, ...]:
 
 _TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", MINUS: "$-$", NO_VALUE: "--"}
 _TEX |= {char: f"\\{char}" for char in "&%$#_{}"} | {"θ": r"$\theta$", "Δ": r"$\Delta$", "±": r"$\pm$"}
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\n", "\\n")
 
 
 def _tex(text: str) -> str:

@@ -28,7 +28,7 @@ from cgr.rules.base import THRESHOLD, check_threshold
 Row = TypeVar("Row", result.ThresholdRow, result.SavingsRow, AdaptiveRow)
 THRESHOLDS = (0.96, 0.97, 0.98, 0.99)
 NO_GOLDS = """No question has a known answer: accuracy, Grade, calibration and the fixed budget of the same cost are \
-missing. Savings, changed answers, certainty, head room and false sureness need none."""
+missing. Savings, changed answers, certainty, head room and false sureness need none; rules are compared by agreement."""
 TRADE_OFF = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995, 0.999, 0.9999, 1.0)
 
 

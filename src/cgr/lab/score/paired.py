@@ -140,13 +140,15 @@ def by_question(columns: Columns, decided: Sequence[Decisions]) -> Totals:
 @dataclass(frozen=True, eq=False)
 class Paired:
     """Settings on some questions: their sums, and the decisions on their traces. Settings are numbered from 0, which is the
-    baseline. `names`: of the questions. `whole`: the settings that these are some of (`rows`), whose draws they share."""
+    baseline. `names`: of the questions. `only_losses`: no change can be above 0, as for agreement. `whole`: the settings
+    that these are some of (`rows`), whose draws they share."""
 
     sums: Totals
     draw_count: int = DRAWS
     decided: tuple[Decisions, ...] = ()
     traces: Bools | None = None
     names: tuple[str, ...] = ()
+    only_losses: bool = False
     whole: Paired | None = None
     rows: tuple[int, ...] = ()
 
@@ -158,9 +160,11 @@ class Paired:
         decided: Sequence[Decisions] = (),
         traces: Bools | None = None,
         names: Sequence[str] = (),
+        *,
+        only_losses: bool = False,
     ) -> Paired:
         """The settings of a (settings, questions) total. `traces`: those of these questions, a flag for each."""
-        return cls(sums, draws, tuple(decided), traces, tuple(names))
+        return cls(sums, draws, tuple(decided), traces, tuple(names), only_losses)
 
     def only(self, settings: Sequence[int]) -> Paired:
         """The baseline and these settings."""
@@ -196,7 +200,8 @@ class Paired:
     @cached_property
     def highs(self) -> Floats:
         """The upper bounds."""
-        return self._bounds("highs", bounds.upper_changes)
+        found = self._bounds("highs", bounds.upper_changes)
+        return np.minimum(found, 0.0) if self.only_losses else found
 
     def _bounds(self, name: str, bound: Callable[[Floats, bounds.Kind], Floats]) -> Floats:
         if self.whole and name in vars(self.whole):

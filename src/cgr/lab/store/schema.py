@@ -139,7 +139,9 @@ def forced_run(run: Path) -> Path:
 def lock_writer(folder: Path) -> sqlite3.Connection:
     """The writer's lock of a run, held while the connection is open. The system releases it when the process ends."""
     with translate_errors(folder):
-        return _prepared(sqlite3.connect(folder / LOCK, timeout=0, isolation_level=None), "BEGIN EXCLUSIVE")
+        # nothing is ever written to it: without a journal, a process that is killed leaves no second file
+        begin = ("PRAGMA journal_mode=OFF", "BEGIN EXCLUSIVE")
+        return _prepared(sqlite3.connect(folder / LOCK, timeout=0, isolation_level=None), *begin)
 
 
 def is_being_written(folder: Path) -> bool:

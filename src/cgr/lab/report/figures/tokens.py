@@ -150,7 +150,8 @@ def trade_off(data: FigureData) -> Any:
     accuracy_against_tokens(figure, axes, "Tokens per trace (mean), probes included", 0.12)
     low, high = _accuracies(report)
     axes.set_ylim(low, high)
-    for row, place in _with_room(list(zip(report.trade_off, x, strict=True)), report.shown, 0.06 * (high - low)):
+    inside = [(row, place) for row, place in zip(report.trade_off, x, strict=True) if (row.accuracy or 0) >= low]
+    for row, place in _with_room(inside, report.shown, 0.06 * (high - low)):
         style.label(axes, place, row.accuracy or 0, f"{row.threshold:g}", style.RULE, dx=0, dy=9, ha="center", fontsize=8.5)
     axes.set_title("Accuracy against tokens; numbers are thresholds")
     return figure
@@ -197,7 +198,7 @@ def accuracy_against_tokens(figure: Any, axes: Any, tokens: str, room: float) ->
 def _with_room(points: list[tuple[TradeOffRow, float]], shown: float, height: float) -> list[tuple[TradeOffRow, float]]:
     """The points whose labels overlap neither each other nor a point above; the shown threshold is always among them.
     `height`: of a label, in accuracy."""
-    gap = 0.06 * max(place for _, place in points)
+    gap = 0.06 * max((place for _, place in points), default=0.0)
     kept: list[tuple[TradeOffRow, float]] = []
     for row, place in sorted(points, key=lambda point: point[0].threshold != shown):
         free = all(

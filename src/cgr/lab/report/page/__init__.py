@@ -81,7 +81,10 @@ def comparison(compared: Compared | None, why_not: str = "") -> dict[str, Any]:
         "margin": compared.margin,
         "oracle": compared.oracle,
         "settled_by": tables.settled_by(compared),
-        "verdicts": [[tables.label(one.measure), tables.verdict(compared, one)] for one in compared.winners],
+        "verdicts": [
+            [tables.label(one.measure, compared.reference), tables.verdict(compared, one)] for one in compared.winners
+        ],
+        "reference": compared.reference,
         "missing": tables.reasons(compared.missing),
         "notes": compared.notes,
     }

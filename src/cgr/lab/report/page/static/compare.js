@@ -17,9 +17,20 @@ function drawRules(run) {
   const name = highlighted.get(run) ?? found.entries[0].rule;
   replaceIn("verdicts", found.verdicts.flatMap(([measure, verdict]) => [make("dt", {}, measure), make("dd", {}, verdict)]));
   replaceIn("frontier-name", name);
+  replaceIn("frontier-measure", worded("Accuracy", found));
   drawFrontier(found, found.entries.find((entry) => entry.rule === name));
   replaceIn("rules-table", rulesTable(run, found, name));
   if (found.oracle !== undefined) replaceIn("oracle-table", oracleTable(found, name));
+}
+
+// A text about accuracy; without golds the same about agreement, which is measured in its place.
+function worded(text, { reference }) {
+  if (reference !== "final" || text === null) return text;
+  return text.replaceAll("accuracy", "agreement").replaceAll("Accuracy", "Agreement");
+}
+
+function headCells(heads, found) {
+  return heads.map(([title, help]) => make("th", { scope: "col", title: worded(help, found) }, worded(title, found)));
 }
 
 function missingRules(missing) {
@@ -46,7 +57,7 @@ function drawFrontier(found, entry) {
     height: 340,
     x: tokenAxis([0, whole.net_tokens * 1.06], "tokens per trace, probes included"),
     y: percentAxis(span),
-    label: `Accuracy against tokens for ${plural(entries.length, "rule")}; ${entry.rule} is highlighted.`,
+    label: worded(`Accuracy against tokens for ${plural(entries.length, "rule")}; ${entry.rule} is highlighted.`, found),
   });
   const line = (one, name) => chart.line(cornersOf(one).map((point) => [point.net_tokens, point.accuracy]), name);
   chart.across(whole.accuracy + margin / 100, null);
@@ -92,8 +103,9 @@ const RULE_HEADS = [
   ["Area", "under the frontier: accuracy averaged over all token budgets"],
 ];
 
-function rulesTable(run, { entries, baseline }, name) {
-  const head = RULE_HEADS.map(([title, help]) => make("th", { scope: "col", title: help }, title));
+function rulesTable(run, found, name) {
+  const { entries, baseline } = found;
+  const head = headCells(RULE_HEADS, found);
   const rest = RULE_HEADS.slice(3).map(() => make("td"));
   const baselineRow = [make("th", { scope: "row" }, "full budget"), make("td"), accuracyCell(baseline), ...rest];
   const rows = entries.map((entry) => {

@@ -13,16 +13,28 @@ const ORACLE_HEADS = [
   ["Worst split", "the smallest net saving over several splits of the questions, the value chosen anew in each"],
 ];
 
-function oracleTable({ entries, oracle }, name) {
-  const caption =
-    `The oracle stops each trace where its answer becomes right for good, or at once if it never does. It saves ${percent(oracle)}: ` +
-    "net, unsolved, late and probes add up to it.";
-  const head = ORACLE_HEADS.map(([title, help]) => make("th", { scope: "col", title: help }, title));
-  const rows = entries.map((entry) => oracleRow(entry, entry.rule === name));
+// By agreement: every final answer agrees with itself, so no trace is unsolved, and the oracle's saving is the head room.
+const AGREEMENT_HEADS = ORACLE_HEADS.filter(([title]) => title !== "Unsolved").map(([title, help]) => {
+  if (title === "Of the oracle") return ["Of the head room", "the net saving as a share of the head room"];
+  if (title === "Late") return [title, "missing: thinking past the place where the final answer is there for good, less what earlier stops gain"];
+  return [title, help];
+});
+
+function oracleTable(found, name) {
+  const { entries, oracle, reference } = found;
+  const saved = percent(oracle);
+  const byAgreement = reference === "final";
+  const caption = byAgreement
+    ? `Head room on the questions shown is ${saved}: what is saved if each trace stops where its final answer is there for good. ` +
+      "Net, late and probes add up to it."
+    : `The oracle stops each trace where its answer becomes right for good, or at once if it never does. It saves ${saved}: ` +
+      "net, unsolved, late and probes add up to it.";
+  const head = headCells(byAgreement ? AGREEMENT_HEADS : ORACLE_HEADS, found);
+  const rows = entries.map((entry) => oracleRow(entry, entry.rule === name, byAgreement));
   return captioned(caption, make("tr", {}, head), rows);
 }
 
-function oracleRow({ rule, shown, oracle_share, adaptive, splits }, current) {
+function oracleRow({ rule, shown, oracle_share, adaptive, splits }, current, byAgreement) {
   const share = (metric, value) => number(metric, value, percent(value), "td");
   return make(
     "tr",
@@ -30,7 +42,7 @@ function oracleRow({ rule, shown, oracle_share, adaptive, splits }, current) {
     make("th", { scope: "row" }, rule),
     share("net_share", shown.net_share),
     share("oracle_share", oracle_share),
-    share("unsolved", shown.unsolved),
+    ...(byAgreement ? [] : [share("unsolved", shown.unsolved)]),
     share("late", shown.late),
     share("probes", shown.probes),
     share("fixed_accuracy", adaptive.fixed_accuracy),
