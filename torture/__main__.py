@@ -43,10 +43,16 @@ def _parser() -> argparse.ArgumentParser:
 
 def _selected(only: Sequence[str] | None) -> list[Knock]:
     knocks = known_knocks()
-    chosen = [one for one in knocks if not only or any(one.name.startswith(name) for name in only)]
+    names = {one.name for one in knocks}
+    chosen = [one for one in knocks if not only or any(_means(name, one.name, names) for name in only)]
     if not chosen:
         sys.exit(f"There is no knock {', '.join(only or ())}. Known: {', '.join(one.name for one in knocks)}.")
     return chosen
+
+
+def _means(given: str, name: str, names: set[str]) -> bool:
+    """Whether a name was given: as a whole, or by its beginning if that is no name itself (`output`, `output-page`)."""
+    return given == name if given in names else name.startswith(given)
 
 
 def _run(knock: Knock, chosen: argparse.Namespace) -> Outcome:

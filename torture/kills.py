@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import math
-import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, cast
 
-from cgr.lab.store import Store
-from cgr.lab.store.recorded import RecordedTrace
-from cgr.lab.store.schema import FILE, LOCK
-from cgr.records import Probe, Record, Token
 from torture.knocks import Trial, Try, knock_of
 from torture.processes import Child, copied, preload, refused, succeed
+from torture.recorder import killed_recorder, undisturbed
+from torture.runs import Rows, compare_files, compare_rows, rows
 from torture.upstream import upstream_process
 
 QUESTIONS = ("--questions", "arithmetic", "--limit", "2", "--budget", "128")
 PROBE = ("probe", "run", "--interval", "32", "--quiet")
+RECORDER = "shadow recorder"
 REPORT = ("report", "run", "--out", "report")
-Rows = dict[tuple[str, int, str], RecordedTrace]
-TOLERANCE = 1e-4  # of log-probabilities that llama.cpp computes in batches of another size
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +64,16 @@ class Prepared:
 
 @knock_of(
     "kill",
-    "SIGKILL at random moments of generate, probe, report, import, merge and fit, up to three times in a row",
+    "SIGKILL at random moments of generate, probe, report, import, merge, fit and `cgr serve --shadow`, up to three times "
+    "in a row",
     "no recorded row is lost or doubled, no process is left, and after repeating the command every file is the same",
     times=18,
     long=200,
-    mended=("`cgr import` and `cgr merge` refused a folder in which a killed one had left a file without tables.",),
+    mended=(
+        "`cgr import` and `cgr merge` refused a folder in which a killed one had left a file without tables.",
+        "a killed command could leave a file `run.lock-journal` in the folder of a run.",
+        "`cgr serve --shadow` refused its own folder if it was killed while it wrote the key of the recording.",
+    ),
 )
 @contextmanager
 def kill(folder: Path) -> Iterator[Try]:
@@ -82,9 +82,12 @@ def kill(folder: Path) -> Iterator[Try]:
     prepared: dict[str, Prepared] = {}
     with upstream_process() as address:
         known = pipelines(address)
+        recorder = cache(lambda: undisturbed(folder / RECORDER, address))
 
         def one(trial: Trial) -> str:
-            name = [*known][trial.number % len(known)]
+            name = (*known, RECORDER)[trial.number % (len(known) + 1)]
+            if name == RECORDER:
+                return f"{name} {killed_recorder(trial, address, *recorder())}"
             if name not in prepared:
                 prepared[name] = prepare(known[name], folder / name)
             return f"{name} {_killed(prepared[name], trial)}"
@@ -138,71 +141,3 @@ def _resume(pipeline: Pipeline, place: Path) -> None:
         assert "already" in done.err, (done.arguments, done.err)
     for command in pipeline.commands[pipeline.killed + 1 :]:
         succeed(*command, folder=place)
-
-
-def rows(run: Path) -> Rows:
-    """All of a run that does not depend on the clock, by question, seed and probe set; nothing if there is no run."""
-    if not (run / FILE).is_file() or not _has_tables(run / FILE):
-        return {}
-    with Store.open(run) as store:
-        found = [("", one) for one in store.recorded(None, whole=True)]
-        for name in store.probe_sets():
-            found += [(name, one) for one in store.recorded(name, whole=True)]
-    by_key = {(one.question_id, one.seed, name): _timeless(one) for name, one in found}
-    assert len(by_key) == len(found), "a row is doubled"
-    return by_key
-
-
-def _has_tables(file: Path) -> bool:
-    """False for a file that was created, and whose process was killed before it wrote anything."""
-    db = sqlite3.connect(file)
-    try:
-        return bool(db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
-    finally:
-        db.close()
-
-
-def _difference(here: RecordedTrace, there: RecordedTrace) -> str:
-    names = [one.name for one in fields(there) if getattr(here, one.name) != getattr(there, one.name)]
-    return "; ".join(f"{name} is {getattr(here, name)!r:.300} and was {getattr(there, name)!r:.300}" for name in names)
-
-
-def _timeless(trace: RecordedTrace) -> RecordedTrace:
-    return replace(trace, probes=tuple(map(_costless, trace.probes)), final=_costless(trace.final))
-
-
-def _costless(probe: Probe) -> Probe:
-    return replace(probe, seconds=0.0, prefilled=0, cached=0)
-
-
-def compare_rows(here: Rows, there: Rows, *, exact: bool) -> None:
-    """The same rows; unless `exact`, log-probabilities and probabilities may differ by rounding."""
-    assert here.keys() == there.keys(), f"other rows than an undisturbed command records: {here.keys() ^ there.keys()}"
-    for key, row in there.items():
-        assert here[key] == row if exact else _close(here[key], row), f"{key} differs: {_difference(here[key], row)}"
-
-
-def _close(a: object, b: object) -> bool:
-    if isinstance(a, float) and isinstance(b, float):
-        return math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
-    if isinstance(a, tuple) and isinstance(b, tuple):
-        return len(a) == len(b) and all(map(_close, a, b))
-    if isinstance(a, Record | Token) and type(a) is type(b):
-        return all(_close(getattr(a, one.name), getattr(b, one.name)) for one in fields(cast(Any, a)))
-    return a == b
-
-
-def compare_files(place: Path, wanted: Path) -> None:
-    """Every file but runs and exports, which hold times, is the same. A draft of a killed command may be left."""
-    names, expected = (
-        {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()} for folder in (place, wanted)
-    )
-    stores = {FILE, LOCK, f"{FILE}-wal", f"{FILE}-shm"}
-    names, expected = (
-        {name for name in some if Path(name).name not in stores and not name.endswith(".jsonl")}
-        for some in (names, expected)
-    )
-    drafts = {name for name in names if Path(name).name.startswith(".cgr-")}
-    assert names - drafts == expected, f"other files than an undisturbed command leaves: {sorted(names ^ expected)}"
-    for name in expected:
-        assert (place / name).read_bytes() == (wanted / name).read_bytes(), f"{name} differs"

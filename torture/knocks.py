@@ -8,7 +8,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -69,19 +69,24 @@ def tried(knock: Knock, seed: int, numbers: range, on_loss: Callable[[str], None
     outcome, start = Outcome(knock.name, seed), time.monotonic()
     with tempfile.TemporaryDirectory(prefix=f"torture-{knock.name}-") as folder:
         try:
-            with knock.setup(Path(folder)) as one:
+            # after Ctrl-C the trials so far count, and what is checked after all of them
+            with knock.setup(Path(folder)) as one, suppress(KeyboardInterrupt):
                 for trial in _trials(knock, seed, numbers, Path(folder)):
-                    outcome.tried += 1
-                    try:
-                        outcome.seen[one(trial)] += 1
-                    except Exception as error:  # noqa: BLE001 - every failure of a trial is counted, and the next is tried
-                        _lose(outcome, f"--trial {trial.number}", error, on_loss)
+                    _try(one, trial, outcome, on_loss)
         except Skipped as reason:
             outcome.skipped = str(reason)
         except Exception as error:  # noqa: BLE001 - a check after all trials, or the setup
             _lose(outcome, f"--times {len(numbers)}", error, on_loss)
     outcome.seconds = time.monotonic() - start
     return outcome
+
+
+def _try(one: Try, trial: Trial, outcome: Outcome, on_loss: Callable[[str], None]) -> None:
+    try:
+        outcome.seen[one(trial)] += 1
+    except Exception as error:  # noqa: BLE001 - every failure of a trial is counted, and the next is tried
+        _lose(outcome, f"--trial {trial.number}", error, on_loss)
+    outcome.tried += 1
 
 
 def _trials(knock: Knock, seed: int, numbers: range, folder: Path) -> Iterator[Trial]:

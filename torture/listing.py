@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torture import damage, datafiles, lying, modelfiles, outputs, places, serving
+from torture import damage, datafiles, flood, lying, modelfiles, outputs, places, properties, serving, soak
 from torture.kills import kill
 from torture.knocks import Knock
 
@@ -20,12 +20,15 @@ def known_knocks() -> list[Knock]:
         damage.newer,
         outputs.output,
         outputs.page,
+        flood.flood,
         modelfiles.gguf_prefix,
         modelfiles.gguf_flip,
         modelfiles.safetensors_flip,
         datafiles.data_files,
         datafiles.parquet_bomb,
+        properties.properties,
         lying.engine_lies,
         serving.upstream_faults,
         serving.clients,
+        soak.streams,
     ]

@@ -8,10 +8,12 @@ import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+from cgr.engines.completions.policy import RetryPolicy
 from tests.server.upstream import FakeUpstream, Trouble, fake_upstream
 from torture.knocks import Trial, Try, knock_of
 from torture.processes import called, refused
@@ -106,7 +108,8 @@ LIES: dict[str, tuple[Lie, bool]] = {  # each with whether the right answer is s
     "strange usage": (_lost_cache, True),
     "another model": (_other_model, True),
 }
-DEATHS = ("reset", "half", "garbage", "500", "503")
+DEATHS = ("reset", "half", "garbage", "500", "503", "hang")
+HASTY = RetryPolicy(pause=0.05, longest=0.1, stall=0.5)  # a server that hangs is given up after half a second, not a minute
 
 
 @dataclass
@@ -129,7 +132,7 @@ class LyingUpstream(FakeUpstream):
 @knock_of(
     "engine-lies",
     "a server that sends NaN, other tokens, reordered or missing log-probabilities, events twice, another model, no cache; "
-    "or dies in the middle",
+    "or dies or hangs in the middle",
     "`cgr solve` and `cgr generate` give a valid result or a sentence; harmless differences change nothing",
     times=36,
     long=1000,
@@ -139,7 +142,8 @@ def engine_lies(folder: Path) -> Iterator[Try]:
     """Lies in turn, from the first event on or from a later one."""
     fake = LyingUpstream()
     logging.getLogger("aiohttp.server").disabled = True  # the fake fails at what it is given back, and would print that
-    with fake_upstream(fake=fake):
+    defaults = tuple(getattr(HASTY, one.name) for one in fields(RetryPolicy))
+    with fake_upstream(fake=fake), patch.object(RetryPolicy.__init__, "__defaults__", defaults):
 
         def one(trial: Trial) -> str:
             name = [*LIES][trial.number % len(LIES)]
@@ -148,7 +152,8 @@ def engine_lies(folder: Path) -> Iterator[Try]:
             fake.left, fake.chance = trial.chance.choice((0, 60, 120, 200)), trial.chance
             if trial.chance.random() < 0.3:
                 kind = trial.chance.choice(("think", "probe", "answer"))
-                fake.troubles = [Trouble(kind, trial.chance.choice(DEATHS), trial.chance.randrange(4))]
+                what = trial.chance.choice(DEATHS)
+                fake.troubles = [Trouble(kind, what, trial.chance.randrange(what == "hang", 3))]
             solve = ("solve", QUESTION, "--base-url", fake.address, "--budget", "150", "--interval", "32", "--json")
             done = called(*solve)
             if not refused(done):

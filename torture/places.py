@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from torture.kills import PROBE, QUESTIONS, REPORT, Pipeline, Prepared, compare_files, compare_rows, prepare, rows
+from torture.kills import PROBE, QUESTIONS, REPORT, Pipeline, Prepared, prepare
 from torture.knocks import Skipped, Trial, Try, knock_of
 from torture.processes import Child, Done, cgr, copied, preload, refused
+from torture.runs import compare_files, compare_rows, rows
 from torture.upstream import upstream_process
 
 NOBODY = 65534

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import os
+import re
 import resource
 import shutil
 import signal
@@ -24,12 +25,14 @@ PRELOADED = ("numpy", "matplotlib.figure", "matplotlib.backends.backend_agg", "x
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How a command ended. A negative code is the number of the signal that ended it."""
+    """How a command ended. A negative code is the number of the signal that ended it. `peak`: the most memory that it had,
+    in bytes, what it shares with this process included."""
 
     arguments: tuple[str, ...]
     code: int
     out: str
     err: str
+    peak: int = 0
 
 
 class Child:
@@ -52,6 +55,18 @@ class Child:
         """Whether it has not ended yet; it stays to be waited for."""
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
+    def output(self) -> str:
+        """What it has printed so far."""
+        return self._streams[0].read_text(encoding="utf-8", errors="replace")
+
+    def wait_address(self, until: float) -> str:
+        """The address of a server, once it prints it; "" if it ended, or if that is too late."""
+        while time.monotonic() < until and self.running():
+            if found := re.search(r"at (http://\S+)/v1,", self.output()):
+                return found[1]
+            time.sleep(0.005)
+        return ""
+
     def wait(self) -> Done:
         """Its end. A command that hangs is killed, and that is an error."""
         until = time.monotonic() + MAX_SECONDS
@@ -61,11 +76,11 @@ class Child:
                 os.waitpid(self.pid, 0)
                 raise AssertionError(f"cgr {' '.join(self.arguments)} hangs")
             time.sleep(0.005)
-        _, status = os.waitpid(self.pid, 0)
+        _, status, used = os.wait4(self.pid, 0)
         out, err = (one.read_text(encoding="utf-8", errors="replace") for one in self._streams)
         for one in self._streams:
             one.unlink()
-        return Done(self.arguments, os.waitstatus_to_exitcode(status), out, err)
+        return Done(self.arguments, os.waitstatus_to_exitcode(status), out, err, used.ru_maxrss << 10)
 
     def wait_for_group(self) -> None:
         """Until nothing that it started is left: a killed command must not leave processes behind."""
@@ -118,6 +133,12 @@ def refused(done: Done) -> bool:
     assert any(line.startswith(("error: ", "failed: ")) for line in done.err.splitlines()), wrong
     assert not any(ord(one) < 32 and one not in "\n\r\t" for one in done.out + done.err), wrong
     return True
+
+
+def memory_of(pid: int | str) -> int:
+    """Bytes of memory that a process has."""
+    lines = (Path("/proc") / str(pid) / "status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) << 10
 
 
 def copied(source: Path, target: Path) -> Path:

@@ -19,6 +19,7 @@ import httpx
 from tests.server.support import LONG, Served, chat_body, chunks, joined, served
 from tests.server.upstream import ANSWER, FakeUpstream, Trouble, fake_upstream
 from torture.knocks import Trial, Try, knock_of
+from torture.processes import memory_of
 
 QUESTION = "What is x? Put it into \\boxed{}."
 MAX_GROWTH = 96 << 20  # bytes that the server's memory may grow by over all trials: caches fill, buffers are kept
@@ -58,9 +59,8 @@ def _gateway() -> Iterator[tuple[Served, FakeUpstream]]:
 
 def _used(server: Served) -> tuple[int, int]:
     """Open files, and bytes of memory."""
-    process = Path("/proc") / str(server.process.pid)
-    memory = next(line for line in (process / "status").read_text().splitlines() if line.startswith("VmRSS"))
-    return len(os.listdir(process / "fd")), int(memory.split()[1]) << 10
+    pid = server.process.pid
+    return len(os.listdir(f"/proc/{pid}/fd")), memory_of(pid)
 
 
 def _wait_idle(server: Served, fake: FakeUpstream) -> None:

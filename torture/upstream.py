@@ -13,9 +13,9 @@ PACE = 0.002  # seconds for a token, so that there is something to interrupt
 
 
 @contextmanager
-def upstream_process() -> Iterator[str]:
-    """Its address. It ends with the block, or when this process ends."""
-    call = [sys.executable, "-m", "torture.upstream"]
+def upstream_process(module: str = "torture.upstream") -> Iterator[str]:
+    """Its address; `module` calls `serve_until_told`. It ends with the block, or when this process ends."""
+    call = [sys.executable, "-m", module]
     with subprocess.Popen(call, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -24,13 +24,13 @@ def upstream_process() -> Iterator[str]:
             process.communicate("")
 
 
-def main() -> None:
+def serve_until_told(fake: FakeUpstream) -> None:
     """Serve until standard input ends."""
-    with fake_upstream(fake=FakeUpstream(pace=PACE, length=90, sure_at=40)) as fake:
+    with fake_upstream(fake=fake):
         sys.stdout.write(f"{fake.address}\n")
         sys.stdout.flush()
         sys.stdin.read()
 
 
 if __name__ == "__main__":
-    main()
+    serve_until_told(FakeUpstream(pace=PACE, length=90, sure_at=40, chat_thinks=True))

@@ -45,6 +45,24 @@ def test_a_lost_trial_is_counted_and_can_be_repeated() -> None:
     assert tried(example, 8, range(3, 4), told.append).seen.keys() != again.seen.keys()
 
 
+def test_ctrl_c_ends_a_knock_and_keeps_what_was_tried() -> None:
+    checked = []
+
+    @knock_of("interrupted", "something", "nothing is lost", times=3, long=9)
+    @contextmanager
+    def interrupted(folder: Path) -> Iterator[Try]:
+        def one(trial: Trial) -> str:
+            if trial.number == 2:
+                raise KeyboardInterrupt
+            return "fine"
+
+        yield one
+        checked.append(True)
+
+    outcome = tried(interrupted, 1, range(9), pytest.fail)
+    assert (outcome.tried, outcome.lost, outcome.seen["fine"], checked) == (2, [], 2, [True])
+
+
 def test_a_knock_that_cannot_be_tried_says_why() -> None:
     outcome = tried(impossible, 1, range(3), pytest.fail)
     assert (outcome.tried, outcome.lost, outcome.skipped) == (0, [], "no such machine")
@@ -68,6 +86,16 @@ def test_what_counts_as_a_refusal(code: int, err: str, verdict: bool | None) -> 
             refused(done)
     else:
         assert refused(done) is verdict
+
+
+def test_a_knock_is_chosen_by_its_name_or_by_its_beginning(capsys: pytest.CaptureFixture[str]) -> None:
+    def chosen(*only: str) -> list[str]:
+        assert main(["--list", *(word for name in only for word in ("--only", name))]) == 0
+        return [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+
+    assert chosen("output") == ["output"]
+    assert chosen("store") == ["store-cut", "store-flip", "store-newer"]
+    assert chosen("output-", "kill") == ["kill", "output-page", "output-flood"]
 
 
 @pytest.mark.parametrize("name", ["store-cut", "store-flip", "gguf-prefix"])
