@@ -12,6 +12,8 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint con
 TRAIN_OUT ?= runs/train
 STEPS ?= 4400
 DECAY_FROM ?= 3000
+# `make test` runs files of tests in this many processes at once; the tests of one file stay in one process.
+TEST_PROCESSES ?= 2
 
 .PHONY: help setup browser demo test check train export model-card test-transformers test-engines test-clients bench bench-engines house torture release-check help-page guarantee-demo test-ray real-model mutate clean
 
@@ -57,7 +59,7 @@ browser:  ## Debian's chromium for the tests of the page, where it can be instal
 	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || echo "no chromium: the tests of the page will be skipped"
 
 test: check browser  ## ruff, mypy and every test that needs no large install
-	$(BIN)/python -m pytest -m 'not heavy and not vllm and not clients and not ray'
+	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile -m 'not heavy and not vllm and not clients and not ray'
 
 test-transformers: $(VENV)/.transformers  ## the tests that need torch and transformers
 	$(BIN)/python -m pytest -m heavy

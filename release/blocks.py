@@ -2,7 +2,7 @@
 
 A block of shell commands is a fenced block without a language, or with `bash`, in which some line begins with a command (or
 with `$ ` and a command, where the other lines are its output). All blocks of a page run in order, in one empty folder that
-has the `recipes` of the repository. Comments on the lines before a block change this:
+has the `recipes` and the `examples` of the repository. Comments on the lines before a block change this:
 
     <!-- not run: it needs a vLLM server -->    the block is left out, for this reason
     <!-- run first: cgr generate ... -->        a command that the reader has run already; hidden on the page
@@ -115,7 +115,8 @@ class PageRun:
 
     def run(self, found: Sequence[Block]) -> Iterator[Failure]:
         """Run the blocks in order; a failure ends its block, not the page."""
-        shutil.copytree(ROOT / "recipes", self.folder / "recipes")
+        for name in ("recipes", "examples"):
+            shutil.copytree(ROOT / name, self.folder / name)
         try:
             for block in found:
                 yield from self._run_block(block)

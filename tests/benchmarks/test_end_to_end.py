@@ -30,6 +30,10 @@ def test_a_few_questions_from_the_shadow_to_the_audits(tmp_path: Path) -> None:
         "4",
         "--lose-at-most",
         ".5",
+        "--usual-kinds",
+        "product:1",
+        "--harder-kinds",
+        "gcd:1",
         "--figure",
         str(tmp_path / "f.png"),
     )

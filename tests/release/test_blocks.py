@@ -44,7 +44,8 @@ a drawing, no command
 @pytest.fixture
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(blocks, "ROOT", tmp_path)
-    (tmp_path / "recipes").mkdir()
+    for name in ("recipes", "examples"):
+        (tmp_path / name).mkdir()
     found = tmp_path / "page.md"
     found.write_text(PAGE.replace("cat made", "python -c 'print(open(\"made\").read())'"))
     return found
