@@ -22,20 +22,30 @@ from cgr.lab.store import Store
     metavar="NAME",
     help="Name of the probe set to export.  [default: the set called default, or the run's first]",
 )
+@click.option("--all-probes", is_flag=True, help="Write the other probe sets too, if all of these traces are in them.")
 @click.option("--no-thinking", is_flag=True, help="Leave out the text and the tokens of the thinking.")
 @click.option(
     "--no-text",
     is_flag=True,
     help="Leave out the texts of the questions, the thinking and the replies, and the folders of paths.",
 )
-def command(run: Path, out: Path, form: FileFormat | None, probe_set: str | None, no_thinking: bool, no_text: bool) -> None:
-    """Write the traces of a RUN, with one probe set, to the file OUT (`-`: standard output): one trace per line.
+def command(
+    run: Path,
+    out: Path,
+    form: FileFormat | None,
+    probe_set: str | None,
+    all_probes: bool,
+    no_thinking: bool,
+    no_text: bool,
+) -> None:
+    """Write the traces of a RUN, with one probe set or all, to the file OUT (`-`: standard output): one trace per line.
 
     A name that ends in .jsonl.gz is compressed.
 
     docs/exchange.md describes the format.
     """
-    count = export_run(run, out, form, probe_set=probe_set, thinking=not no_thinking, text=not no_text)
+    kept = {"thinking": not no_thinking, "text": not no_text, "all_probes": all_probes}
+    count = export_run(run, out, form, probe_set=probe_set, **kept)
     with Store.open(run) as store:
         left = len(store.made()) - count
     note = f" {left} other traces have no probes in this set and were left out." if left else ""

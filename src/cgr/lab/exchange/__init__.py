@@ -20,8 +20,9 @@ from typing import BinaryIO, Literal
 from cgr.errors import UnknownName, UsageError
 from cgr.files import draft
 from cgr.lab.exchange import gzipped, parquet
-from cgr.lab.exchange.consistency import Consistency, ImportCounts, start_of
+from cgr.lab.exchange.consistency import START, Consistency, ImportCounts, start_of
 from cgr.lab.exchange.line import TraceLine, from_json, to_line
+from cgr.lab.exchange.probe_line import more_probes
 from cgr.lab.store import DEFAULT, Key, Store
 from cgr.lab.store.config import ProbeSet
 from cgr.lab.store.listing import holds_traces
@@ -31,7 +32,6 @@ from cgr.records import Probe
 FileFormat = Literal["jsonl", "parquet"]
 FORMATS = ("jsonl", "parquet")
 STANDARD_OUTPUT = Path("-")
-START = "start"  # the probe set of the probes at 0
 BOM = b"\xef\xbb\xbf"
 
 
@@ -43,8 +43,10 @@ def export_run(
     probe_set: str | None = None,
     thinking: bool = True,
     text: bool = True,
+    all_probes: bool = False,
 ) -> int:
-    """Write the traces of a run with one probe set, and return their number. The path `-` is standard output.
+    """Write the traces of a run with one probe set, and return their number. The path `-` is standard output. With
+    `all_probes`, the other sets that hold all of these traces are written too.
 
     Without `thinking`, the text and the tokens of the thinking are left out; without `text`, also those of the questions
     and what the model wrote, and of the paths of models and questions only the name of the file is kept. A file appears
@@ -52,7 +54,7 @@ def export_run(
     """
     as_parquet = _format(path, format) == "parquet"
     with Store.open(folder) as store:
-        lines = exported(store, probe_set, thinking and text, text)
+        lines = exported(store, probe_set, thinking and text, text, all_probes)
         if path == STANDARD_OUTPUT:
             return _to_standard_output(lines, as_parquet)
         with draft(path) as place:
@@ -74,23 +76,38 @@ def _to_standard_output(lines: Iterable[TraceLine], as_parquet: bool) -> int:
     return count
 
 
-def exported(store: Store, probe_set: str | None = None, thinking: bool = True, text: bool = True) -> Iterator[TraceLine]:
-    """Every trace as a line; without probes if the run has none. `thinking`, `text`: see `export_run`."""
+def exported(
+    store: Store, probe_set: str | None = None, thinking: bool = True, text: bool = True, all_probes: bool = False
+) -> Iterator[TraceLine]:
+    """Every trace as a line; without probes if the run has none. `thinking`, `text`, `all_probes`: see `export_run`."""
     sets = store.probe_sets()
     name = probe_set or (DEFAULT if DEFAULT in sets else next(iter(sets), None))
     if name is not None and name not in sets:
         raise UnknownName.among("probe set", name, sets)
-    source, before = sets[name] if name else None, _before_thinking(store, sets, name)
-    config = store.config
+    others = _other_sets(store, sets, name) if all_probes and name else {}
+    before = {} if others else _before_thinking(store, sets, name)
+    config, specs = store.config, {one: sets[one] for one in (name, *others) if one}
     if not text:
         config = replace(config, model=_file_name(config.model), source=_file_name(config.source))
-        source = replace(source, model=_file_name(source.model)) if source else None
+        specs = {one: replace(spec, model=_file_name(spec.model)) for one, spec in specs.items()}
     for trace in store.recorded(name, whole=True):
         key = (trace.question_id, trace.seed)
         ids = store.prompt_ids(key) if thinking else ()
         kept = trace if thinking else replace(trace, ids=(), text="", logprobs=())
         kept = kept if text else replace(kept, question="", written="")
-        yield to_line(replace(kept, probes=before.get(key, ()) + kept.probes), ids, config, source)
+        kept = replace(kept, probes=before.get(key, ()) + kept.probes)
+        more = {one: more_probes(_of(key, traces), specs[one], trace.final) for one, traces in others.items()}
+        yield to_line(kept, ids, config, specs[name] if name else None, more)
+
+
+def _other_sets(store: Store, sets: Iterable[str], name: str) -> dict[str, Iterator[RecordedTrace]]:
+    """The other sets in which every trace of this one was probed, with their traces, which come in the same order."""
+    probed = store.probed(name)
+    return {one: store.recorded(one, whole=True) for one in sets if one != name and probed <= store.probed(one)}
+
+
+def _of(key: Key, traces: Iterator[RecordedTrace]) -> RecordedTrace:
+    return next(trace for trace in traces if (trace.question_id, trace.seed) == key)
 
 
 def _file_name(where: str) -> str:
@@ -122,11 +139,15 @@ def import_run(path: Path, folder: Path, format: FileFormat | None = None) -> Im
         store.add_questions(replace(question, format=form or question.format) for question in checked.questions.values())
         name = store.add_probe_set(probe_set, DEFAULT) if probe_set else None
         before = store.add_probe_set(start, START) if start else None
+        for other, spec in checked.more_sets().items():
+            store.add_probe_set(spec, other)
         for _, line, trace in lines():
-            later = tuple(probe for probe in trace.probes if probe.at)
+            key, later = (trace.question_id, trace.seed), tuple(probe for probe in trace.probes if probe.at)
             store.add_trace(replace(trace, probes=later), prompt_ids=line.prompt_ids, probe_set=name)
             if before:
-                store.add_probing((trace.question_id, trace.seed), before, trace.probes[: len(trace.probes) - len(later)])
+                store.add_probing(key, before, trace.probes[: len(trace.probes) - len(later)])
+            for other, (probes, final) in line.recorded_more().items():
+                store.add_probing(key, other, probes, final)
     return checked.counts(probe_set)
 
 

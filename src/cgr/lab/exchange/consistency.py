@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from cgr.certainty import OPTIONS
@@ -11,11 +12,12 @@ from cgr.errors import UsageError
 from cgr.lab.exchange.blocks import UNKNOWN_ASKING
 from cgr.lab.exchange.line import TraceLine
 from cgr.lab.grading import clean_gold
-from cgr.lab.store import Key
+from cgr.lab.store import DEFAULT, Key
 from cgr.lab.store.config import ProbeSet, RunConfig
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.records import AnswerFormat, Question
 
+START = "start"  # the probe set of the probes at 0
 INTEGER_0_TO_999 = re.compile(r"\s*\d{1,3}\s*")
 
 
@@ -38,6 +40,7 @@ class Consistency:
     _forced: dict[int, RecordedTrace] = field(default_factory=dict)  # by number, without probes
     _first: TraceLine | None = None
     _options: bool = False  # some probe has the probabilities of its options
+    _more: int = 0  # probes in other sets
 
     def add(self, number: int, line: TraceLine, trace: RecordedTrace) -> None:
         """Check a line against those before it; `UsageError` if they contradict each other."""
@@ -46,6 +49,7 @@ class Consistency:
         if key in self._lines:
             raise UsageError(f"question {key[0]!r} with seed {key[1]} is already in line {self._lines[key][0]}.")
         self._check_first(line)
+        self._check_more(line, trace)
         question = Question(line.question_id, line.question, line.gold, line.format or "integer")
         if not _may_differ(self.questions.setdefault(line.question_id, question), question):
             raise UsageError(
@@ -64,6 +68,28 @@ class Consistency:
                 raise UsageError(f"{name} differs from the first line.", "Import lines that differ into separate runs.")
         if (first.format is None) != (line.format is None):
             raise UsageError("format must be in every line or in none.")
+
+    def _check_more(self, line: TraceLine, trace: RecordedTrace) -> None:
+        """The other probe sets must be the same on every line, and those with an interval complete."""
+        first = self._first or line
+        if {name: one.probe_set for name, one in first.more_probe_sets.items()} != {
+            name: one.probe_set for name, one in line.more_probe_sets.items()
+        }:
+            raise UsageError("more_probe_sets differ from those of the first line.", "Each line has the same sets.")
+        for name, (probes, _) in line.recorded_more().items():
+            spec = line.more_probe_sets[name].probe_set
+            if name == DEFAULT or (name == START and any(probe.at == 0 for probe in trace.probes)):
+                raise UsageError(f"a set of more_probe_sets cannot be called {name!r}.", "That is the name of another set.")
+            positions, length = [probe.at for probe in probes], line.thinking_tokens
+            if spec.where == "interval" and (missing := _missing(spec.interval, length, line.budget, positions, trace)):
+                raise UsageError(
+                    f"there is no probe of the set {name!r} at {min(missing)}.", "Add it, or leave out the set."
+                )
+            self._more += len(probes)
+
+    def more_sets(self) -> dict[str, ProbeSet]:
+        """The other probe sets by name."""
+        return {name: one.probe_set for name, one in self._first.more_probe_sets.items()} if self._first else {}
 
     def resolve(self, source: str) -> tuple[RunConfig, ProbeSet | None, ProbeSet | None, AnswerFormat | None]:
         """The run, its probe set, the set of its probes at 0, and the format of answers if the lines do not state it."""
@@ -106,21 +132,28 @@ class Consistency:
 
     def counts(self, probe_set: ProbeSet | None) -> ImportCounts:
         """The counts of all lines."""
-        probes = sum(len(positions) for _, _, positions in self._lines.values())
+        probes = sum(len(positions) for _, _, positions in self._lines.values()) + self._more
         return ImportCounts(len(self._lines), len(self.questions), probes, probe_set.interval if probe_set else 0)
 
     def _check_interval(self, interval: int, budget: int) -> None:
-        """Every multiple of the interval must be probed, because a rule cannot be replayed otherwise. In a text that was
-        appended to force the thinking on, the probe is after it."""
+        """Every multiple of the interval must be probed, because a rule cannot be replayed otherwise."""
         for number, length, positions in self._lines.values():
-            expected = set(range(interval, min(length, budget - 1) + 1, interval))
-            if number in self._forced:
-                expected = {at for at in map(self._forced[number].cut, expected) if at < budget}
-            if missing := expected - set(positions):
+            if missing := _missing(interval, length, budget, positions, self._forced.get(number)):
                 raise UsageError(
                     f"line {number} has no probe at {min(missing)}, but the probes have an interval of {interval}.",
                     'Add this probe, or write "probe_set": {"where": "anywhere"} on every line.',
                 )
+
+
+def _missing(interval: int, length: int, budget: int, positions: Iterable[int], trace: RecordedTrace | None) -> set[int]:
+    """The multiples of the interval that have no probe. In a text that was appended to force the thinking of `trace`, the
+    probe is after it."""
+    if interval < 1:
+        raise UsageError("the interval of a probe set must be at least 1.", 'Or write "where": "anywhere".')
+    expected = set(range(interval, min(length, budget - 1) + 1, interval))
+    if trace:
+        expected = {at for at in map(trace.cut, expected) if at < budget}
+    return expected - set(positions)
 
 
 def start_of(probe_set: ProbeSet) -> ProbeSet:

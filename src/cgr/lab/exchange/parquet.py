@@ -15,11 +15,12 @@ from typing import Annotated, Any, Literal
 import pydantic_core
 
 from cgr.errors import UsageError
-from cgr.lab.exchange.line import ProbeCore, ProbeLine, TraceLine
+from cgr.lab.exchange.line import TraceLine
+from cgr.lab.exchange.probe_line import ProbeCore, ProbeLine
 from cgr.lab.validation import shown
 
 ROWS = 64  # in memory at once
-AS_JSON = ("final_details", "final_alternatives", "run", "probe_set")
+AS_JSON = ("final_details", "final_alternatives", "run", "probe_set", "more_probe_sets")
 FLOAT32 = ("logprobs", "tops")  # the precision of the store
 
 
