@@ -23,6 +23,7 @@ def known_knocks() -> list[Knock]:
         flood.flood,
         modelfiles.gguf_prefix,
         modelfiles.gguf_flip,
+        modelfiles.safetensors_prefix,
         modelfiles.safetensors_flip,
         datafiles.data_files,
         datafiles.parquet_bomb,

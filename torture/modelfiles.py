@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
 import cgr
+from cgr.engines.hf.weights import check_file
 from cgr.engines.llama import header
 from cgr.engines.llama.header import read_head
 from cgr.errors import CgrError
@@ -87,6 +90,43 @@ def _spoilt(whole: bytes, end: int, chance: random.Random) -> bytes:
     for _ in range(chance.choice((1, 1, 2, 8))):
         data[chance.randrange(first, last)] ^= 1 << chance.randrange(8)
     return bytes(data[: chance.randrange(len(data))] if chance.random() < 0.05 else data)
+
+
+def _small_weights() -> bytes:
+    """The list of tensors of the embedded model with tensors of few values, so that every length can be tried."""
+    whole = (MODEL / "hf" / "model.safetensors").read_bytes()
+    (count,) = struct.unpack("<Q", whole[:8])
+    tensors, end = json.loads(whole[8 : 8 + count]), 0
+    for name in [one for one in tensors if one != "__metadata__"]:
+        tensors[name] = {"dtype": "F16", "shape": [2], "data_offsets": [end, end := end + 4]}
+    listed = json.dumps(tensors).encode()
+    return struct.pack("<Q", len(listed)) + listed + bytes(end)
+
+
+@knock_of(
+    "safetensors-prefix",
+    "the first bytes of a safetensors file, of a different number in each trial; the long run has every number",
+    "the check before loading refuses it in a sentence",
+    times=500,
+    long=5866,
+)
+@contextmanager
+def safetensors_prefix(folder: Path) -> Iterator[Try]:
+    """Lengths in steps, as for GGUF. The whole file passes."""
+    whole, file = _small_weights(), folder / "model.safetensors"
+    file.write_bytes(whole)
+    check_file(file)
+
+    def one(trial: Trial) -> str:
+        file.write_bytes(whole[: trial.number * 7919 % len(whole)])
+        try:
+            check_file(file)
+        except CgrError as error:
+            assert error.hint
+            return "refused"
+        raise AssertionError("a part of a file was taken for all of it")
+
+    yield one
 
 
 @knock_of(

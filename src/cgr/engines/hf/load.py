@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from cgr.engines.base import ModelInfo
+from cgr.engines.hf.weights import check_weights
 from cgr.engines.hub import hub_access
 from cgr.engines.llama.engine import fingerprint
 from cgr.engines.llama.header import read_head
@@ -147,6 +148,7 @@ def _gguf_file(name: str) -> Path | None:
     if path.is_dir():
         if not (path / "config.json").exists():
             raise NotAModel(f"{name} has no model: it has no config.json.", "Give a folder as transformers saves it.")
+        check_weights(path)
         return None
     read_head(path)  # raises if it is not a GGUF file
     check_installed("gguf", "accelerate")
