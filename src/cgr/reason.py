@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
@@ -121,8 +122,8 @@ def reason(
                 raise UsageError(
                     f"The rule {rule.name!r} keeps thinking by writing nothing.", "Give it some text to write."
                 )
-            ids = (*seen.ids, *(WRITTEN,) * written)
-            seen = replace(seen, at=seen.at + written, forced=seen.forced + 1, ids=ids)
+            ids, tops = (*seen.ids, *(WRITTEN,) * written), (*seen.tops, *(math.nan,) * written)
+            seen = replace(seen, at=seen.at + written, forced=seen.forced + 1, ids=ids, tops=tops)
         if (thought.marked or due <= seen.at) and seen.at < limit:
             seen = yield from _probe(rule, seen)
             action = rule.on_probe(seen)

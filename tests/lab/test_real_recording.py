@@ -9,15 +9,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cgr.lab.calibrate import calibrate, open_finished
 from cgr.lab.compare import compare_run
+from cgr.lab.decide.run import Run
 from cgr.lab.exchange import export_run, import_run
 from cgr.lab.report import reported
 from cgr.lab.report.result import Report
 from cgr.lab.store import Store
-from cgr.rules import CgrForced
+from cgr.rules import CgrForced, DeepConf
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILE, NATURAL = (EXAMPLES / f"qwen2.5-coder-1.5b-gsm8k-{name}.jsonl.gz" for name in ("forced", "natural"))
@@ -183,3 +185,24 @@ def test_it_can_be_imported_calibrated_and_exported_again(tmp_path: Path) -> Non
     assert gzip.decompress((tmp_path / "again.jsonl.gz").read_bytes()) == gzip.decompress(FILE.read_bytes())
     with Store.open(tmp_path / "run") as store:
         assert {question.text for question in store.questions()} == {""}
+
+
+def test_deepconf_finds_its_floor_on_a_forced_run(tmp_path: Path) -> None:
+    """The floor is a percentile of the lowest mean over a window of each trace. Appended tokens do not count, and the rule
+    does not look at them."""
+    import_run(FILE, tmp_path / "run")
+    run = Run.open(tmp_path / "run")
+    window = DeepConf().within(640).window or 0
+    lowest, places = [], []
+    for line in lines():
+        tops = [-top if top is not None else None for top in line["tops"]]
+        ends = range(window, len(tops) + 1)
+        groups = {end: [top for top in tops[end - window : end] if top is not None] for end in ends}
+        means = {end: sum(group) / len(group) for end, group in groups.items()}
+        lowest.append(min(means.values()))
+        places.append({end: mean for end, mean in means.items() if tops[end - 1] is not None})
+    floor = float(np.percentile(lowest, 50))
+    expected = [next((end for end, mean in one.items() if mean < floor), 640) for one in places]
+    decided = run.decide(DeepConf(percentile=50.0))
+    assert decided.at.tolist() == expected
+    assert 50 < decided.gave_up.sum() < 100

@@ -172,6 +172,10 @@ class Rule:
     def check(self) -> None:
         """Raise `UsageError` if a parameter is missing that only the user can give."""
 
+    def on_recording(self, recorded: Any) -> Self:
+        """The rule with what it derives from the arrays of a recording, without known answers; by default unchanged."""
+        return self
+
     def within(self, budget: int) -> Self:
         """This rule with the parameters filled in that depend on the budget."""
         return self

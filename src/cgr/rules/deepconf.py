@@ -40,6 +40,9 @@ class DeepConf(Rule):
         window = max(1, min(WINDOW, budget // WINDOWS_PER_BUDGET))
         return self if self.window is not None else replace(self, window=window)
 
+    def on_recording(self, recorded: Any) -> Self:
+        return self if self.floor is not None else replace(self, floor=self.warm_floor(recorded))
+
     def check(self) -> None:
         if self.floor is None:
             raise UsageError(

@@ -168,9 +168,10 @@ class Run:
     def decide(self, rule: Rule) -> Decisions:
         """What this rule decides on every trace, with the probe sets that it needs; `NotRecorded` says what is missing."""
         rule = as_forced(rule, self.config, self.folder)
+        rule = rule.within(self.info.budget)
         if "thinking_logprobs" in rule.needs:
             _ = self.arrays().tops
-        rule = rule.within(self.info.budget)
+            rule = rule.on_recording(self.arrays())
         own, answers = (*self.sets_for(rule), None, None)[:2]
         probes = self.arrays(own, answers)
         if own is not None and own not in self.filled and rule.thinks:
