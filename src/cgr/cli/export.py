@@ -11,6 +11,8 @@ from cgr.cli.shared.options import PATH, PROBES, ProbesCommand
 from cgr.lab.exchange import FORMATS, STANDARD_OUTPUT, FileFormat, export_run
 from cgr.lab.store import Store
 
+MIN_DIGITS = 4  # fewer would move certainties across thresholds such as 0.999
+
 
 @click.command("export", cls=ProbesCommand)
 @click.argument("run", type=PATH)
@@ -23,6 +25,11 @@ from cgr.lab.store import Store
     help="Name of the probe set to export.  [default: the set called default, or the run's first]",
 )
 @click.option("--all-probes", is_flag=True, help="Write the other probe sets too, if all of these traces are in them.")
+@click.option(
+    "--digits",
+    type=click.IntRange(MIN_DIGITS, 17),
+    help="Round numbers to this many significant digits, for small compressed files.  [default: all digits]",
+)
 @click.option("--no-thinking", is_flag=True, help="Leave out the text and the tokens of the thinking.")
 @click.option(
     "--no-text",
@@ -35,6 +42,7 @@ def command(
     form: FileFormat | None,
     probe_set: str | None,
     all_probes: bool,
+    digits: int | None,
     no_thinking: bool,
     no_text: bool,
 ) -> None:
@@ -45,7 +53,7 @@ def command(
     docs/exchange.md describes the format.
     """
     kept = {"thinking": not no_thinking, "text": not no_text, "all_probes": all_probes}
-    count = export_run(run, out, form, probe_set=probe_set, **kept)
+    count = export_run(run, out, form, probe_set=probe_set, digits=digits, **kept)
     with Store.open(run) as store:
         left = len(store.made()) - count
     note = f" {left} other traces have no probes in this set and were left out." if left else ""

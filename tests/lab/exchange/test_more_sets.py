@@ -107,3 +107,26 @@ def test_what_is_refused(first: Line, second: Line, message: str, tmp_path: Path
     with pytest.raises(UsageError, match=message):
         import_run(written(tmp_path / "in.jsonl", *lines), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_rounded_numbers_make_a_smaller_file_of_the_same_run(run: Path, tmp_path: Path) -> None:
+    with Store.open(run, write=True) as store:
+        name = store.add_probe_set(ProbeSet("wait", 0, Asking(prefix="y"), "scripted", "f"))
+        for number, question in enumerate(QUESTIONS):
+            store.add_probing((question.id, number), name, [Probe(7, "7", 1 / 3, True, (1 / 3,), decoded=2, seconds=2 / 3)])
+    for digits in (None, 6):
+        export_run(run, tmp_path / f"{digits}.jsonl", all_probes=True, digits=digits)
+        import_run(tmp_path / f"{digits}.jsonl", tmp_path / f"{digits}")
+    assert (tmp_path / "6.jsonl").stat().st_size < (tmp_path / "None.jsonl").stat().st_size
+    with Store.open(tmp_path / "6") as rounded, Store.open(tmp_path / "None") as exact:
+        for one in exact.probe_sets():
+            pairs = zip(rounded.recorded(one), exact.recorded(one), strict=True)
+            assert all([p.answer for p in a.probes] == [p.answer for p in b.probes] for a, b in pairs)
+        found = [probe for made in rounded.recorded(name) for probe in made.probes]
+        assert {(probe.certainty, probe.seconds) for probe in found} == {(0.333333, 0.666667)}
+
+
+def test_parquet_is_not_rounded(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not rounded"):
+        export_run(run, tmp_path / "a.parquet", digits=6)
+    assert not (tmp_path / "a.parquet").exists()

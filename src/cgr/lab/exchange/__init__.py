@@ -21,7 +21,7 @@ from cgr.errors import UnknownName, UsageError
 from cgr.files import draft
 from cgr.lab.exchange import gzipped, parquet
 from cgr.lab.exchange.consistency import START, Consistency, ImportCounts, start_of
-from cgr.lab.exchange.line import TraceLine, from_json, to_line
+from cgr.lab.exchange.line import TraceLine, as_json, from_json, to_line
 from cgr.lab.exchange.probe_line import more_probes
 from cgr.lab.store import DEFAULT, Key, Store
 from cgr.lab.store.config import ProbeSet
@@ -44,31 +44,35 @@ def export_run(
     thinking: bool = True,
     text: bool = True,
     all_probes: bool = False,
+    digits: int | None = None,
 ) -> int:
     """Write the traces of a run with one probe set, and return their number. The path `-` is standard output. With
-    `all_probes`, the other sets that hold all of these traces are written too.
+    `all_probes`, the other sets that hold all of these traces are written too. `digits`: round numbers to so many
+    significant digits, which makes a compressed file of JSON lines much smaller.
 
     Without `thinking`, the text and the tokens of the thinking are left out; without `text`, also those of the questions
     and what the model wrote, and of the paths of models and questions only the name of the file is kept. A file appears
     only when it is complete.
     """
     as_parquet = _format(path, format) == "parquet"
+    if as_parquet and digits is not None:
+        raise UsageError("The numbers of a Parquet file are not rounded.", "Leave out --digits, or write a JSONL file.")
     with Store.open(folder) as store:
         lines = exported(store, probe_set, thinking and text, text, all_probes)
         if path == STANDARD_OUTPUT:
-            return _to_standard_output(lines, as_parquet)
+            return _to_standard_output(lines, as_parquet, digits)
         with draft(path) as place:
             if as_parquet:
                 return parquet.write(place, lines)
-            return write_jsonl(place, lines, compress=gzipped.is_gzipped(path))
+            return write_jsonl(place, lines, compress=gzipped.is_gzipped(path), digits=digits)
 
 
-def _to_standard_output(lines: Iterable[TraceLine], as_parquet: bool) -> int:
+def _to_standard_output(lines: Iterable[TraceLine], as_parquet: bool, digits: int | None) -> int:
     if sys.__stdout__ is None:
         raise UsageError("Standard output is closed.", "Give the name of a file.")
     out = sys.stdout.buffer
     if not as_parquet:
-        return write_lines(out, lines)
+        return write_lines(out, lines, digits)
     with TemporaryDirectory() as scratch:  # Parquet needs a file in which it can go back
         count = parquet.write(Path(scratch) / "run.parquet", lines)
         with (Path(scratch) / "run.parquet").open("rb") as file:
@@ -192,17 +196,17 @@ def _plain_lines(path: Path) -> Iterator[bytes]:
         yield from file
 
 
-def write_jsonl(path: Path, lines: Iterable[TraceLine], *, compress: bool = False) -> int:
+def write_jsonl(path: Path, lines: Iterable[TraceLine], *, compress: bool = False, digits: int | None = None) -> int:
     """Write the lines and return their number."""
     with gzipped.written(path, compress=compress) as file:
-        return write_lines(file, lines)
+        return write_lines(file, lines, digits)
 
 
-def write_lines(file: BinaryIO, lines: Iterable[TraceLine]) -> int:
+def write_lines(file: BinaryIO, lines: Iterable[TraceLine], digits: int | None = None) -> int:
     """The same to an open file."""
     count = 0
     for line in lines:
-        file.write(line.model_dump_json(exclude_defaults=True).encode() + b"\n")
+        file.write(as_json(line, digits) + b"\n")
         count += 1
     return count
 

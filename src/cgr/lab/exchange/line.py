@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from pydantic import Field, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, to_json
 
 from cgr import certainty
 from cgr.errors import UnknownName, UsageError
@@ -142,6 +142,22 @@ def to_line(
         "more_probe_sets": dict(more or {}),
     }
     return TraceLine.model_construct(**values)
+
+
+def as_json(line: TraceLine, digits: int | None = None) -> bytes:
+    """A line as JSON, with its numbers rounded to so many significant digits."""
+    if digits is None:
+        return line.model_dump_json(exclude_defaults=True).encode()
+    exact = {"final_certainty": line.final_certainty}  # it must agree with the final probabilities
+    return to_json(_rounded(line.model_dump(exclude_defaults=True), digits) | exact)
+
+
+def _rounded(value: Any, digits: int) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.{digits}g}")
+    if isinstance(value, dict):
+        return {name: _rounded(one, digits) for name, one in value.items()}
+    return [_rounded(one, digits) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _with_nulls(values: Sequence[float]) -> Logprobs:
