@@ -181,7 +181,7 @@ def test_it_can_be_imported_calibrated_and_exported_again(tmp_path: Path) -> Non
     import_run(FILE, tmp_path / "run")
     found = calibrate(open_finished(tmp_path / "run"), CgrForced(interval=48))
     assert (found.questions, found.rule, found.parameters["text"]) == (len(lines()), "cgr-forced", "\nWait")
-    export_run(tmp_path / "run", tmp_path / "again.jsonl.gz")
+    export_run(tmp_path / "run", tmp_path / "again.jsonl.gz", digits=6)
     assert gzip.decompress((tmp_path / "again.jsonl.gz").read_bytes()) == gzip.decompress(FILE.read_bytes())
     with Store.open(tmp_path / "run") as store:
         assert {question.text for question in store.questions()} == {""}
