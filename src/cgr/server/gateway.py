@@ -246,7 +246,7 @@ class Gateway:
 
     def _finished(self, exchange: Exchange, result: Result) -> None:
         self.metrics.finished(result, self.mean)
-        if result.request.mode != "on":
+        if result.request.mode != "on" and result.request.thinks:
             count, mean = self._lengths
             self._lengths = count + 1, mean + (result.thinking_tokens - mean) / (count + 1)
         exchange.fields |= {
