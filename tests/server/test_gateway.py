@@ -129,6 +129,20 @@ def test_effort_is_a_budget_and_none_is_no_thinking(gateway: Served, fake: FakeU
     assert none["choices"][0]["message"]["content"] == ANSWER
 
 
+def test_a_request_without_thinking_saves_nothing(gateway: Served, fake: FakeUpstream) -> None:
+    """It would not have thought without probes either."""
+    gateway.chat(BOXED, cgr="shadow")  # from now on a mean is known
+    names = ("cgr_budget_tokens_total", "cgr_baseline_tokens_total")
+    before, counted = [gateway.metric(name) for name in names], gateway.metric("cgr_requests_total")
+    for fields in ({"reasoning_effort": "none"}, {"thinking_token_budget": 0}, {"thinking": {"type": "disabled"}}):
+        cgr = gateway.chat(BOXED, None, **fields).json()["cgr"]
+        assert cgr["saved"] == {"vs_budget": 0, "vs_mean": None}
+        assert cgr["budget"] == 0
+        assert cgr["stop_detail"] == "the request asks for no thinking"
+    gateway.wait_metric(counted + 3, "cgr_requests_total")
+    assert [gateway.metric(name) for name in names] == before
+
+
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
 def test_thinking_leaves_tokens_for_the_answer(gateway: Served, fake: FakeUpstream, name: str) -> None:
     fake.sure_at = 10_000
@@ -231,6 +245,7 @@ def test_other_requests_are_passed_through_untouched(gateway: Served, fake: Fake
     assert body["choices"][0]["message"]["content"] == "a poem of words"
     assert body["cgr"]["stop_cause"] == reply.headers["x-cgr-stop-cause"] == "not_probed"
     assert "boxed" in body["cgr"]["stop_detail"]
+    assert 0 < float(reply.headers["x-cgr-overhead-ms"]) < 1000 * LONG
     assert fake.bodies("chat")[0] == {
         "messages": [{"role": "user", "content": POEM}],
         "temperature": 0.25,
@@ -244,6 +259,8 @@ def test_a_stream_is_passed_through_without_waiting_for_its_end(gateway: Served,
     with httpx.stream(
         "POST", gateway.address + "/v1/chat/completions", json=chat_body(POEM, stream=True), timeout=LONG
     ) as reply:
+        assert reply.headers["cache-control"] == "no-cache, no-transform"
+        assert reply.headers["x-accel-buffering"] == "no"
         pieces = reply.iter_text()
         first = next(pieces)
         assert "poem" not in first
@@ -305,6 +322,9 @@ def test_body_beats_header_beats_alias(gateway: Served, fake: FakeUpstream) -> N
     assert gateway.chat(POEM, headers=header, model=alias, cgr={"threshold": 0.7}).json()["cgr"]["threshold"] == 0.7
     assert gateway.chat(POEM, headers={"X-CGR": "off"}, model=alias).json()["cgr"]["stop_cause"] == "not_probed"
     assert gateway.chat(POEM, headers={"X-CGR": "off"}, cgr={}).json()["cgr"]["stop_cause"] == "certain"
+    for fields, budget in (({"thinking": {"budget_tokens": 40}}, 40), ({"reasoning_effort": "low"}, 1024), ({}, 33)):
+        reply = gateway.chat(POEM, headers={"X-CGR-Budget": "33"}, **fields)
+        assert reply.json()["cgr"]["budget"] == budget
 
 
 def test_models_have_aliases(gateway: Served, fake: FakeUpstream) -> None:
@@ -316,6 +336,7 @@ def test_models_have_aliases(gateway: Served, fake: FakeUpstream) -> None:
 def test_completions_are_passed_through_unless_they_ask(gateway: Served, fake: FakeUpstream) -> None:
     plain = gateway.post("/v1/completions", prompt="abc", max_tokens=4, temperature=0).json()
     assert plain["cgr"]["stop_cause"] == "not_probed"
+    assert plain["cgr"]["stop_detail"] == "completions are probed only if they ask for it"
     asked = gateway.post("/v1/completions", prompt="What is x?<think>", cgr={}).json()
     assert asked["cgr"]["stop_cause"] == "certain"
     thinking, _, answer = asked["choices"][0]["text"].partition("</think>")

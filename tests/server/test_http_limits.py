@@ -22,3 +22,17 @@ async def test_no_clock_keeps_a_connection_that_is_gone(error: Exception | None,
     assert idle.cancelled()
     assert head.cancelled()
     assert gone == [error]
+
+
+async def test_every_head_of_a_connection_has_a_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only the first one: a client could hold connections with half a head otherwise."""
+    monkeypatch.setattr(HttpToolsProtocol, "on_message_begin", lambda self: setattr(self, "scope", {}))
+    monkeypatch.setattr(HttpToolsProtocol, "on_headers_complete", lambda self: None)
+    protocol = LimitedHttp.__new__(LimitedHttp)
+    protocol.loop, protocol.transport, protocol.flow = asyncio.get_running_loop(), asyncio.Transport(), None  # type: ignore[assignment]
+    protocol.url, protocol.headers = b"/", []
+    for _ in range(2):
+        protocol.on_message_begin()
+        assert protocol._timer is not None
+        protocol.on_headers_complete()
+        assert protocol._timer is None

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from cgr.drive.answer import AnswerStyle, ends_sentence
 from cgr.drive.driver import Driver, Outcome
@@ -19,9 +21,10 @@ from cgr.reason import Abstention
 from cgr.records import Token
 from cgr.rules import Rule, make_rule
 from cgr.server.chat import AlignedLogprobs
-from cgr.server.faults import ApiError, field_path
+from cgr.server.faults import ApiError, field_path, from_validation
 from cgr.server.gate import Gate
 from cgr.server.metrics import Metrics, missed_cache
+from cgr.server.protocol import ChatBody
 from cgr.server.proxy import _cleaned, _with_result
 from cgr.server.shadow import noted_stop, shadowed
 from cgr.server.tags import TagFilter
@@ -159,6 +162,16 @@ async def test_a_gate_is_fair_bounded_and_timed() -> None:
 def test_paths_of_fields() -> None:
     assert field_path(("messages", 0, "content", "list[ContentPart]", 1, "text")) == "messages[0].content[1].text"
     assert field_path(("cgr", "CgrOptions", "threshold")) == "cgr.threshold"
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [({"stop": ["a"] * 17}, "stop: list should have at most 16"), ({"stop": 1}, "stop: input should be a valid string")],
+)
+def test_an_error_is_about_the_kind_of_value_that_was_given(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        ChatBody.model_validate({"messages": [{"role": "user", "content": "x"}], **fields})
+    assert from_validation(caught.value).message.startswith(said)
 
 
 def test_a_body_is_changed_only_where_it_must_be() -> None:

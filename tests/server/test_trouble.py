@@ -220,11 +220,39 @@ def test_it_goes_on_where_the_dead_upstream_stopped() -> None:
             assert server.get("/ready").status_code == 200
 
 
-def test_a_passed_on_reply_that_breaks_off_is_an_error(gateway: Served, fake: FakeUpstream) -> None:
-    fake.troubles = [Trouble("chat", "reset", 2)]
-    text = gateway.chat("A poem", stream=True).text
-    assert text.endswith("data: [DONE]\n\n")
-    assert '"error"' in text
+@pytest.mark.parametrize("what", ["reset", "half"])
+@pytest.mark.parametrize(
+    ("path", "kind", "body"),
+    [
+        ("/v1/chat/completions", "chat", chat_body("A poem")),
+        ("/v1/completions", "think", {"prompt": "x<think>", "max_tokens": 9, "temperature": 0}),
+        ("/v1/messages", "messages", chat_body("A poem", max_tokens=9)),
+        ("/v1/responses", "responses", {"input": "A poem"}),
+    ],
+)
+def test_a_passed_on_stream_that_breaks_off_is_an_error(
+    gateway: Served, fake: FakeUpstream, path: str, kind: str, body: dict[str, Any], what: str
+) -> None:
+    """Also if the upstream ends it in good order, but without its end: clients would take it for the whole reply."""
+    errors = gateway.metric("cgr_requests_total", stop_cause="error")
+    fake.troubles = [Trouble(kind, what, 2)]
+    found = [one for one in gateway.post(path, stream=True, **body).text.split("\n\n") if one]
+    if kind in ("chat", "think"):
+        assert found.pop() == "data: [DONE]"
+    assert json.loads(found[-1].split("data: ", 1)[1])["error"]["code"] == "upstream_error"
+    assert len(found) > 1
+    gateway.wait_metric(errors + 1, "cgr_requests_total", stop_cause="error")
+    assert "broke off" in gateway.wait_line(f'"endpoint":"{path}".*"error"')
+
+
+def test_an_error_is_an_event_of_its_own_where_a_stream_breaks_off_inside_one(gateway: Served, fake: FakeUpstream) -> None:
+    fake.troubles = [Trouble("chat", "in event", 2)]
+    found = [one.strip() for one in gateway.chat("A poem", stream=True).text.split("\n\n") if one.strip()]
+    assert found[-1] == "data: [DONE]"
+    assert json.loads(found[-2].removeprefix("data: "))["error"]["code"] == "upstream_error"
+
+
+def test_what_an_upstream_refuses_is_passed_on(gateway: Served, fake: FakeUpstream) -> None:
     fake.troubles = [Trouble("chat", "429")]
     refused = gateway.chat("A poem")
     assert refused.status_code == 429
@@ -346,9 +374,9 @@ def test_a_client_that_leaves_the_queue_gives_its_place_up() -> None:
 # The end
 
 
-async def _stream(client: httpx.AsyncClient, server: Served, begun: asyncio.Semaphore) -> str:
+async def _stream(client: httpx.AsyncClient, server: Served, begun: asyncio.Semaphore, cgr: Any) -> str:
     text = ""
-    body = chat_body(BOXED, stream=True, cgr={"threshold": 1.0, "interval": 400})
+    body = chat_body(BOXED, stream=True, cgr=cgr)
     async with client.stream("POST", server.address + "/v1/chat/completions", json=body) as reply:
         async for piece in reply.aiter_text():
             if not text:
@@ -357,11 +385,12 @@ async def _stream(client: httpx.AsyncClient, server: Served, begun: asyncio.Sema
     return text
 
 
-async def _fifty_streams_and_sigterm(server: Served) -> list[str]:
+async def _fifty_streams_and_sigterm(server: Served, *, probed: bool = True) -> list[str]:
+    cgr = {"threshold": 1.0, "interval": 400} if probed else False
     begun = asyncio.Semaphore(0)
     limits = httpx.Limits(max_connections=60)
     async with httpx.AsyncClient(timeout=LONG, limits=limits, trust_env=False) as client:
-        streams = [asyncio.create_task(_stream(client, server, begun)) for _ in range(50)]
+        streams = [asyncio.create_task(_stream(client, server, begun, cgr)) for _ in range(50)]
         for _ in streams:
             await begun.acquire()
         server.terminate()
@@ -377,19 +406,21 @@ async def test_sigterm_lets_fifty_streams_finish() -> None:
             server.get("/health")
 
 
-async def test_after_the_limit_streams_end_with_an_error() -> None:
+@pytest.mark.parametrize("probed", [True, False])
+async def test_after_the_limit_streams_end_with_an_error(probed: bool) -> None:
     with (
         fake_upstream() as fake,
         served("--base-url", fake.address, "--budget", "4000", "--shutdown-seconds", "0.5") as server,
     ):
-        fake.pace, fake.length = 0.05, 4000
-        texts = await _fifty_streams_and_sigterm(server)
+        fake.pace, fake.length, fake.chat_thinks = 0.05, 4000, True
+        texts = await _fifty_streams_and_sigterm(server, probed=probed)
         for text in texts:
             events = [one for one in text.split("\n\n") if one]
             assert events[-1] == "data: [DONE]"
             assert json.loads(events[-2].removeprefix("data: "))["error"]["code"] == "shutting_down"
         server.process.wait(LONG)
         fake.wait_idle()
+        assert not [line for line in server.lines if "ASGI" in line]
 
 
 def test_a_dead_upstream_at_the_start_is_one_sentence() -> None:

@@ -7,7 +7,10 @@ import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, cast
 
+from cgr.server.config import ServeConfig
+from cgr.server.run import _Supervisor
 from tests.server.support import LONG, Served, served
 from tests.server.upstream import fake_upstream
 from tests.support import command
@@ -51,3 +54,22 @@ def test_an_error_at_the_start_is_reported_once() -> None:
     assert done.returncode == 2
     assert done.stderr.count("error:") == 1
     assert "Traceback" not in done.stderr
+
+
+def test_a_signal_before_the_workers_are_ready_is_no_error() -> None:
+    class Ending:
+        """A worker that the signal ends: its pipe closes."""
+
+        def poll(self, _seconds: float) -> bool:
+            supervisor.stopping = True
+            return True
+
+        def is_alive(self) -> bool:
+            return False
+
+        def recv(self) -> Any:
+            raise EOFError
+
+    supervisor = _Supervisor(ServeConfig(), cast(Any, None), lambda: None)
+    supervisor.workers = cast(Any, {Ending(): Ending()})
+    supervisor._wait_until_ready()

@@ -208,7 +208,10 @@ class FakeUpstream:
         if trouble.what == "garbage":
             await response.write(b'data: {"oops\n\n')
             return
-        if trouble.what == "reset":
+        if trouble.what == "in event":
+            await response.write(b'data: {"oops": 1}\n')
+            await asyncio.sleep(0.1)
+        if trouble.what in ("reset", "in event"):
             assert request.transport is not None
             request.transport.abort()
         # "half": the stream ends without its end
@@ -279,8 +282,8 @@ class FakeUpstream:
             await response.write(f"data: {data}\n\n".encode())
             trouble = next((one for one in self.troubles if one.kind == kind), None)
             if trouble:
-                assert request.transport is not None
-                request.transport.abort()
+                self.troubles.remove(trouble)
+                await self._spoil(trouble, request, response)
                 break
         return response
 

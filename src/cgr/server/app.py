@@ -203,7 +203,8 @@ class Endpoints:
         proxy = self.gateway.proxy
         assert proxy is not None
         exchange.fields |= {"mode": "passed_on", "why": passed.why}
-        async with self.gateway.pass_gate.place():
+        async with self.gateway.pass_gate.place() as waited:
+            exchange.overhead = time.perf_counter() - exchange.received - waited
             with self.gateway.copying(exchange.scope["path"], passed.recorded) as copy:
                 await proxy.pass_on(exchange, raw, passed.why, passed.model, copy, quiet=self.config.quiet)
         self.gateway.metrics.requests.labels(self.gateway.engine.info.name, "not_probed").inc()

@@ -22,11 +22,8 @@ SAFE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 BODY_SECONDS = 60.0  # for the whole body of a request
 FLOW = "cgr.flow"  # in a scope: what knows whether the client reads
 PING = b": ping\n\n"
-STREAM_HEADERS = {
-    "content-type": "text/event-stream; charset=utf-8",
-    "cache-control": "no-cache, no-transform",
-    "x-accel-buffering": "no",
-}
+NOT_HELD_BACK = {"cache-control": "no-cache, no-transform", "x-accel-buffering": "no"}
+STREAM_HEADERS = {"content-type": "text/event-stream; charset=utf-8", **NOT_HELD_BACK}
 
 
 class ClientLeft(Exception):
@@ -42,6 +39,7 @@ class Exchange:
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         given = self.headers.get("x-request-id", "")
         self.id = given if SAFE_ID.fullmatch(given) else uuid.uuid4().hex
+        self.overhead = 0.0  # seconds from the request to the work on it, without the queue, if it is passed on
         self.status: int | None = None
         self.fields: dict[str, Any] = {}
         self.ending: ApiError | None = None
@@ -141,6 +139,11 @@ class Exchange:
         messages = self.scope["path"] == MESSAGES_PATH
         body = messages_error(error) | {"request_id": self.id} if messages else error.body()
         await self.reply_json(body, error.status, error.headers())
+
+
+def milliseconds(seconds: float) -> str:
+    """A duration as headers give it."""
+    return f"{seconds * 1000:.3f}"
 
 
 class EventWriter:

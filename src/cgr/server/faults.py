@@ -11,6 +11,7 @@ from cgr.errors import Busy, CgrError, DoesNotFit, EngineError, MissingCapabilit
 KINDS = {401: "authentication_error", 404: "not_found_error", 408: "timeout_error", 429: "rate_limit_error"}
 MESSAGES_PATH = "/v1/messages"
 MESSAGES_KINDS = {413: "request_too_large", 503: "overloaded_error"}
+OTHER_KIND = ("_type", "literal_error")  # pydantic's errors for a value of another kind: one for each way to read it
 TYPE_NAMES = {"str", "int", "float", "bool", "list", "dict"}  # what pydantic puts into the path of a union
 
 
@@ -81,10 +82,11 @@ def sentence(error: CgrError) -> str:
 
 
 def from_validation(error: ValidationError, prefix: str = "") -> ApiError:
-    """The first thing that is wrong with a body, and where. Of several ways to read a field, the deepest is meant."""
+    """The first thing that is wrong with a body, and where. Of several ways to read a field, the deepest is meant, and one
+    that fits the kind of the value."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     same_field = [one for one in found if one["loc"][:1] == found[0]["loc"][:1]]
-    first = max(same_field, key=lambda one: len(field_path(one["loc"])))
+    first = max(same_field, key=lambda one: (len(field_path(one["loc"])), not one["type"].endswith(OTHER_KIND)))
     where = field_path((prefix, *first["loc"]) if prefix else first["loc"])
     message = first["msg"].removeprefix("Value error, ")
     return bad_field(where, f"{where or 'The body'}: {message[:1].lower()}{message[1:]}.")

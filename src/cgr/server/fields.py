@@ -84,16 +84,21 @@ def given_budget(body: SamplingFields) -> int | None:
     return None
 
 
-def effort(body: SamplingFields) -> str | None:
-    """How hard to think, in OpenAI's words."""
+def given_effort(body: SamplingFields) -> tuple[str, str] | None:
+    """The field that says how hard to think, and what it says."""
     for outer, inner in EFFORT_FIELDS:
         holder = getattr(body, outer, None) if outer else body
         if (given := getattr(holder, inner, None)) is not None:
-            if given not in (*EFFORTS, "none"):
-                field = f"{outer}.{inner}".strip(".")
-                raise bad_field(field, f"{field}: it must be one of none, {', '.join(EFFORTS)}.")
-            return str(given)
+            return f"{outer}.{inner}".strip("."), str(given)
     return None
+
+
+def effort(body: SamplingFields) -> str | None:
+    """How hard to think, in OpenAI's words."""
+    field, given = given_effort(body) or ("", None)
+    if given is not None and given not in (*EFFORTS, "none"):
+        raise bad_field(field, f"{field}: it must be one of none, {', '.join(EFFORTS)}.")
+    return given
 
 
 def thinks(body: SamplingFields) -> bool:

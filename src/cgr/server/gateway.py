@@ -18,7 +18,7 @@ from cgr.records import Message
 from cgr.rules.base import THRESHOLD
 from cgr.server.audit.serving import ServedPromise
 from cgr.server.config import ServeConfig
-from cgr.server.exchange import EventWriter, Exchange
+from cgr.server.exchange import EventWriter, Exchange, milliseconds
 from cgr.server.faults import ApiError, api_error, sentence
 from cgr.server.gate import Gate
 from cgr.server.generation import Answer, AnswerDelta, Begun, Ended, Generation, ProbeMade, ReasoningDelta, ServeEvent
@@ -170,7 +170,7 @@ class Gateway:
                 await renderer.add(event)
                 result = event.result if isinstance(event, Ended) else result
         assert result is not None
-        headers = {"x-cgr-overhead-ms": _milliseconds(result.overhead), "x-cgr-stop-cause": result.stop_cause}
+        headers = {"x-cgr-overhead-ms": milliseconds(result.overhead), "x-cgr-stop-cause": result.stop_cause}
         if answer.request.mode != "off":
             headers["x-cgr-certainty"] = f"{result.outcome.decision.certainty:.6g}"
         await exchange.reply_json(renderer.body(result), headers=headers)
@@ -198,7 +198,7 @@ class Gateway:
                             writer.add(renderer.thought(event.text))
                             continue
                         if isinstance(event, Begun):
-                            writer.headers["x-cgr-overhead-ms"] = _milliseconds(event.overhead)
+                            writer.headers["x-cgr-overhead-ms"] = milliseconds(event.overhead)
                         writer.add(await renderer.frames(event))
                     if writer.pending:
                         await writer.flush()
@@ -246,7 +246,7 @@ class Gateway:
 
     def _finished(self, exchange: Exchange, result: Result) -> None:
         self.metrics.finished(result, self.mean)
-        if result.request.mode != "on":
+        if result.request.mode != "on" and result.request.thinks:
             count, mean = self._lengths
             self._lengths = count + 1, mean + (result.thinking_tokens - mean) / (count + 1)
         exchange.fields |= {
@@ -263,7 +263,3 @@ class Gateway:
         self.metrics.requests.labels(self.engine.info.name, "error").inc()
         if sent.code == "internal_error":
             log("a request failed", logging.ERROR, exception=error, id=exchange.id)
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{seconds * 1000:.3f}"

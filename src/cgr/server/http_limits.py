@@ -7,15 +7,26 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from cgr.server.exchange import FLOW
+from cgr.server.exchange import FLOW, Receive, Scope, Send
 
 MAX_HEAD_BYTES = 64 << 10
 HEAD_SECONDS = 30.0
-TOO_LARGE = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\nconnection: close\r\n"
-    b"content-length: 105\r\n\r\n"
+TOO_LARGE_HEADERS = ((b"content-type", b"application/json"), (b"connection", b"close"), (b"content-length", b"105"))
+TOO_LARGE_BODY = (
     b'{"error":{"message":"The headers are too long.","type":"invalid_request_error","param":null,"code":null}}'
 )
+TOO_LARGE = b"\r\n".join((
+    b"HTTP/1.1 431 Request Header Fields Too Large",
+    *(b"%b: %b" % pair for pair in TOO_LARGE_HEADERS),
+    b"",
+    TOO_LARGE_BODY,
+))  # fmt: skip
+
+
+async def too_large(_scope: Scope, _receive: Receive, send: Send) -> None:
+    """An application that refuses every request."""
+    await send({"type": "http.response.start", "status": 431, "headers": TOO_LARGE_HEADERS})
+    await send({"type": "http.response.body", "body": TOO_LARGE_BODY})
 
 
 class LimitedHttp(HttpToolsProtocol):
@@ -47,15 +58,19 @@ class LimitedHttp(HttpToolsProtocol):
             self.transport.close()
 
     def on_message_begin(self) -> None:
-        """A new request."""
+        """A new request, whose head has a clock of its own."""
         self._in_head = True
+        if self._timer is None:
+            self._timer = self.loop.call_later(HEAD_SECONDS, self.transport.close)
         super().on_message_begin()
         self.scope[FLOW] = self.flow  # type: ignore[literal-required]
 
     def on_headers_complete(self) -> None:
-        """The head is complete."""
+        """The head is complete. Its last bytes may have come together with the rest of the request."""
         self._in_head, self._head_bytes = False, 0
         self._stop_clock()
+        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > MAX_HEAD_BYTES:
+            self.app = too_large
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:

@@ -88,8 +88,9 @@ class Metrics:
         self.thinking.inc(result.thinking_tokens)
         self.answers.inc(result.answer_tokens)
         self.surplus.inc(result.outcome.wasted_tokens)
-        self.budget.inc(result.resolved.budget)
-        unstopped = mean if result.request.mode == "on" else None  # one that nothing stops is its own baseline
+        self.budget.inc(result.budget)
+        stoppable = result.request.mode == "on" and result.request.thinks
+        unstopped = mean if stoppable else None  # one that nothing stops is its own baseline
         self.baseline.inc(result.thinking_tokens if unstopped is None else unstopped)
         for kind, tokens in result.probe_tokens.items():
             self.probe_tokens.labels(kind).inc(tokens)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import ssl
@@ -20,7 +21,7 @@ from cgr.engines.completions.engine import CompletionsEngine
 from cgr.engines.completions.http import LOOPBACK, WRONG_KEY, BadReply, Fault, Server, read_body
 from cgr.engines.completions.silence import NOT_WAITING, watched
 from cgr.engines.forwarding import ForwardingEngine
-from cgr.server.exchange import EventWriter, Exchange
+from cgr.server.exchange import NOT_HELD_BACK, EventWriter, Exchange, milliseconds
 from cgr.server.faults import MESSAGES_PATH, ApiError, messages_error
 from cgr.server.metrics import Metrics
 from cgr.server.record.replies import ReplyCopy
@@ -124,22 +125,17 @@ class Proxy:
         self, exchange: Exchange, response: aiohttp.ClientResponse, ours: bytes, copied: Callable[[bytes], None]
     ) -> None:
         headers = {name: response.headers[name] for name in KEPT_HEADERS if name in response.headers}
-        headers |= {"x-cgr-stop-cause": "not_probed"}
+        headers |= {"x-cgr-stop-cause": "not_probed", "x-cgr-overhead-ms": milliseconds(exchange.overhead)}
+        if "text/event-stream" in headers.get("content-type", ""):
+            await exchange.start(response.status, headers | NOT_HELD_BACK)
+            await self._stream(exchange, response, ours, copied)
+            return
         try:
-            if "text/event-stream" in headers.get("content-type", ""):
-                await exchange.start(response.status, headers | {"x-accel-buffering": "no"})
-                await self._stream(exchange, response, ours, copied)
-                return
             data = await _whole(response)
-            copied(data)
         except (aiohttp.ClientError, TimeoutError) as error:
-            failure = ApiError(502, "The upstream broke off in the middle of its reply.", code="upstream_error")
-            if not exchange.started:
-                raise failure from error
-            # not after [DONE]: a reply that was complete ends without an exception
-            await exchange.write(_broken(exchange.scope["path"], failure), more=False)
-        else:
-            await exchange.reply(response.status, _with_first(data, ours) if response.status == 200 else data, headers)
+            raise _broke_off() from error
+        copied(data)
+        await exchange.reply(response.status, _with_first(data, ours) if response.status == 200 else data, headers)
 
     async def _stream(
         self, exchange: Exchange, response: aiohttp.ClientResponse, ours: bytes, copied: Callable[[bytes], None]
@@ -147,15 +143,26 @@ class Proxy:
         writer, path = EventWriter(exchange, self._ping, self._patience), exchange.scope["path"]
         longest = self.pool.policy.first  # with pings, a client would wait for a dead upstream for ever
         silence = watched(response, longest, longest)
+        finish, lines, complete = LAST_LINES.get(path, LAST_CHUNK)[0], b"", False
         try:
             async for lines in _lines(response.content):
                 silence.since = NOT_WAITING
                 copied(lines)
-                writer.add(_with_result(lines, ours, path))
-                writer.between = lines.endswith(EVENT_ENDS)
+                last = finish.search(lines) is not None
+                writer.add(_with_result(lines, ours, path) if last else lines)
+                writer.between, complete = lines.endswith(EVENT_ENDS), complete or last
                 await writer.flush()
                 silence.since = time.monotonic()
+            if not complete and not _says_end(lines):
+                raise _broke_off()
             await writer.flush(more=False)
+        except (aiohttp.ClientError, TimeoutError, ApiError, asyncio.CancelledError) as error:
+            failure = exchange.ending if isinstance(error, asyncio.CancelledError) else _broke_off()
+            if failure is None:
+                raise
+            writer.add((b"" if writer.between else b"\n\n") + _broken(path, failure))
+            await writer.flush(more=False)
+            raise failure from error
         finally:
             silence.close()
             await writer.close()
@@ -220,6 +227,11 @@ def _with_first(data: bytes, ours: bytes) -> bytes:
     return data.replace(b"{", b"{" + ours, 1) if text[:1] == b"{" and text[1:].lstrip()[:1] != b"}" else data
 
 
+def _broke_off() -> ApiError:
+    """A new one each time: an exception keeps where it was raised."""
+    return ApiError(502, "The upstream broke off in the middle of its reply.", code="upstream_error")
+
+
 def _broken(path: str, error: ApiError) -> bytes:
     """The end of a stream that broke off."""
     if path == MESSAGES_PATH:
@@ -243,10 +255,15 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
         yield rest
 
 
+def _says_end(lines: bytes) -> bool:
+    """Whether the last lines of a stream say that it is over, or that it failed. In a text, quotes would be escaped."""
+    return lines.rstrip().endswith(b"[DONE]") or b'"error"' in lines
+
+
 def _with_result(lines: bytes, ours: bytes, path: str) -> bytes:
     """The lines with our object in the one that says how the reply ended."""
     last, place = LAST_LINES.get(path, LAST_CHUNK)
-    if not ours or not last.search(lines):
+    if not ours:
         return lines
     return b"\n".join(
         place.sub(lambda found: found[0] + ours, line, count=1) if last.search(line) else line

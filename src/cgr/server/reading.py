@@ -15,7 +15,7 @@ from cgr.server.audit.promise import Promise
 from cgr.server.config import Mode, ServeConfig
 from cgr.server.conversations import ConversationRequest, Turn, from_chat
 from cgr.server.faults import ApiError, bad_field, not_supported, sentence
-from cgr.server.fields import check_parameters, effort_budget, given_budget, thinks, unsupported
+from cgr.server.fields import check_parameters, effort_budget, given_budget, given_effort, thinks, unsupported
 from cgr.server.generation import Generation
 from cgr.server.protocol import CgrOptions, ChatBody, CompletionBody, SamplingFields
 from cgr.server.record.key import RecordingKey
@@ -79,7 +79,9 @@ class RequestReader:
         threshold = next(
             (one for one in (options.threshold, header_options.threshold, alias_threshold) if one is not None), None
         )
-        options = options.model_copy(update={"threshold": threshold, "budget": options.budget or header_options.budget})
+        by_body = given_budget(body) is not None or given_effort(body) is not None  # in another spelling
+        budget = options.budget or (None if by_body else header_options.budget)
+        options = options.model_copy(update={"threshold": threshold, "budget": budget})
         mode = body_mode(body.cgr) or header_mode or alias_mode
         if mode is not None:
             return Wanted(mode, mode != "off", model, options, "the request asks for no probes" if mode == "off" else "")
@@ -171,7 +173,7 @@ class RequestReader:
 
     def completion(self, body: CompletionBody, headers: Mapping[str, str], request_id: str) -> Generation | PassOn:
         """A completion of a prompt. It is probed only if it asks for that."""
-        wanted = self.wanted(body, headers, boxed=False)
+        wanted = self.wanted(body, headers, boxed=True)  # without a box, too, that is not why it is not probed
         if not wanted.asked:
             why = wanted.why or "completions are probed only if they ask for it"
             wanted = replace(wanted, mode="off", why=why)

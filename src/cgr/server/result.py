@@ -24,6 +24,7 @@ DETAILS = {
     "gave_up": "the rule gave up",
     "loop": "the thinking repeated itself",
 }
+NO_THINKING = "the request asks for no thinking"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,11 @@ class Result:
         """In OpenAI's words: whether the answer is complete."""
         answer = self.outcome.answer
         return "length" if answer is not None and answer.stop == "limit" else "stop"
+
+    @property
+    def budget(self) -> int:
+        """Thinking tokens that were allowed: none if the request asks for no thinking."""
+        return self.resolved.budget if self.request.thinks else 0
 
     @property
     def thinking_tokens(self) -> int:
@@ -103,7 +109,8 @@ class Result:
     def cgr(self, mean: float | None = None) -> dict[str, Any]:
         """The `cgr` object. `mean`: mean thinking tokens without early stops, if known."""
         decision, probed = self.outcome.decision, self.request.mode != "off"
-        cause, saved = self.stop_cause, None if mean is None else round(mean - self.thinking_tokens)
+        cause, thinks = self.stop_cause, self.request.thinks
+        saved = round(mean - self.thinking_tokens) if mean is not None and thinks else None
         result = {
             "object": "cgr.result",
             "version": VERSION,
@@ -112,9 +119,9 @@ class Result:
             "answer": decision.answer if probed else None,
             "certainty": decision.certainty if probed else None,
             "stop_cause": cause,
-            "stop_detail": self.request.detail or DETAILS.get(cause, ""),
+            "stop_detail": self.request.detail or (DETAILS.get(cause, "") if thinks else NO_THINKING),
             "abstained": decision.abstained,
-            "budget": self.resolved.budget,
+            "budget": self.budget,
             "calibration": self.coverage.promised if self.coverage else None,
             "seed": self.request.settings.seed,
             "usage": {
@@ -123,7 +130,7 @@ class Result:
                 "surplus_tokens": self.outcome.wasted_tokens,
                 "probe_tokens": self.probe_tokens,
             },
-            "saved": {"vs_budget": self.resolved.budget - self.thinking_tokens, "vs_mean": saved},
+            "saved": {"vs_budget": self.budget - self.thinking_tokens, "vs_mean": saved},
             "probes": [probe_row(probe, withheld=self.withheld) for probe in decision.probes],
         }
         if self.coverage and self.coverage.why:

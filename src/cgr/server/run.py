@@ -183,10 +183,13 @@ class _Supervisor:
     def _wait_until_ready(self) -> None:
         for process, pipe in self.workers.items():
             while not self.stopping:
-                if pipe.poll(0.1):
+                heard, alive = pipe.poll(0.1), process.is_alive()
+                if self.stopping:  # by a signal, which ends the workers too
+                    return
+                if heard:
                     self._check_report(pipe)
                     break
-                if not process.is_alive():
+                if not alive:
                     raise EngineError("A worker ended before it was ready.", "Try it with --workers 1.")
 
     @staticmethod
