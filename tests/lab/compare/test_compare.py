@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cgr.errors import CgrError, NotRecorded, UnknownName, UsageError
-from cgr.lab.compare import IN_SAMPLE, TOO_FEW, compare
+from cgr.lab.compare import IN_SAMPLE, NO_SUFFIX, TOO_FEW, compare
 from cgr.lab.compare import tables as words
 from cgr.lab.compare.result import SAVING, Compared, Winner
 from cgr.lab.compare.settings import NOTHING, TOO_SLOW, Choice, area, corners, equal_accuracy, winner
@@ -154,7 +154,7 @@ def test_a_rule_of_a_users_own_is_there_and_what_it_gives_up_is_neither_right_no
 )
 def test_values_are_chosen_on_some_questions_and_shown_on_others(share: float, note: str | None, shown: int) -> None:
     found = compared(tune_on=share)
-    assert found.notes == ((note,) if note else ())
+    assert found.notes == ((note, NO_SUFFIX) if note else (NO_SUFFIX,))
     assert found.split.apart == (note is None)
     assert found.split.shown == shown
     entry = found.entry("cgr")
@@ -489,8 +489,9 @@ def test_the_three_columns_and_the_net_saving_add_up_to_the_oracle() -> None:
 def test_prefilled_tokens_are_charged_in_the_second_accounting() -> None:
     suffixed = [replace(one, probes=tuple(replace(each, suffix_ids=(1,) * 6) for each in one.probes)) for one in TRACES]
     columns = Columns.of(suffixed, INFO)
-    found = compare(columns, lambda one: decisions.decide(one, columns), ["cgr"], draws=DRAWS, tune_on=0).entry("cgr")
-    for point in found.sweep:
+    found = compare(columns, lambda one: decisions.decide(one, columns), ["cgr"], draws=DRAWS, tune_on=0)
+    assert NO_SUFFIX not in found.notes
+    for point in found.entry("cgr").sweep:
         tokens = point.thinking_tokens + point.probe_tokens + point.suffix_tokens
         assert point.prefilled_net_share == pytest.approx(1 - tokens / columns.natural.mean())
 

@@ -300,7 +300,7 @@ def test_a_rule_without_a_parameter(rule: FixedBudget | NoThinking) -> None:
 
 def test_ungraded_questions_cannot_be_fitted_to() -> None:
     traces = tuple(replace(one, gold=None) for one in SAMPLE.traces()[:20])
-    with pytest.raises(UsageError, match="without known answers"):
+    with pytest.raises(UsageError, match="fewer than two questions"):
         fitting.fit(Cgr(interval=INTERVAL), Run.of(traces, INFO))
 
 

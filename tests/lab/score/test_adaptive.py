@@ -161,6 +161,17 @@ def test_without_a_grid_there_is_no_curve() -> None:
     assert found.accuracy is not None
 
 
+def test_below_the_smallest_budget_that_can_be_decided_the_fixed_budget_is_unknown() -> None:
+    """Probes at irregular positions leave only the largest budgets: what a smaller one gets is not known."""
+    late = Columns.of([replace(one, probes=tuple(p for p in one.probes if p.at >= 3000)) for one in six()], SIX_INFO)
+    stopped = replace(at_end(late), at=np.full(len(late), 100))
+    found = FixedBudgets.of(late).gain(stopped)
+    assert (found.fixed_accuracy, found.gain_points, found.ci95) == (None, None, None)
+    assert found.accuracy is not None
+    assert found.fixed_cost_for_same_accuracy is not None
+    assert FixedBudgets.of(late).gain(at_end(late)).gain_points == pytest.approx(0)
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 100), st.floats(0, 1)), min_size=2, max_size=6, unique_by=lambda point: point[0]),
     st.floats(-10, 110),

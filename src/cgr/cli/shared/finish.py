@@ -112,7 +112,8 @@ def _where(summary: Summary) -> str:
 
 
 def _cost(summary: Summary) -> str:
-    probes = f" {summary.probes:,} probes decoded {summary.probe_tokens:,} tokens." if summary.probes else ""
+    probe = "probe" if summary.probes == 1 else "probes"
+    probes = f" {summary.probes:,} {probe} decoded {summary.probe_tokens:,} tokens." if summary.probes else ""
     speed = f"{summary.seconds:,.1f} s, {summary.tokens_per_second:,.0f} a second"
     return f"{summary.thinking_tokens:,} thinking tokens in {speed}.{probes}"
 

@@ -37,6 +37,9 @@ NOTHING = "there is nothing to compare rules on."
 HOW_TO_PROBE = "Make probes with `cgr probe`; traces that are shorter than its interval get none."
 NO_RULE = "No rule can be decided on these recordings."
 TOO_FEW = "Too few questions to hold any out: parameters were chosen on the questions that are shown."
+NO_SUFFIX = (
+    'The probes do not say what they appended, so prefilled tokens are not counted: "Prefill paid" equals the net saving.'
+)
 IN_SAMPLE = "Parameters were chosen on the questions that are shown: expect less on other questions."
 Learn = Callable[[Rule, Bools], Decide | None]
 
@@ -104,7 +107,7 @@ def compare(
         entries=results.entries(across),
         winners=results.winners,
         missing=missing,
-        notes=_notes(split, tune_on, columns.reference),
+        notes=_notes(split, tune_on, columns),
         margin=MARGIN,
         draws=draws,
         oracle=results.oracle,
@@ -116,13 +119,15 @@ def compare(
     )
 
 
-def _notes(split: Split, tune_on: float, reference: str) -> tuple[str, ...]:
-    found = [NO_GOLDS] if reference == FINAL else []
+def _notes(split: Split, tune_on: float, columns: Columns) -> tuple[str, ...]:
+    found = [NO_GOLDS] if columns.reference == FINAL else []
     if not split.apart:
         found.append(IN_SAMPLE if tune_on <= 0 else TOO_FEW)
     elif split.shared_texts:
         texts = "1 text is" if split.shared_texts == 1 else f"{split.shared_texts} texts are"
         found.append(f"{texts} both among the questions that parameters were chosen on and among those shown.")
+    if columns.present.any() and not columns.suffix.any():
+        found.append(NO_SUFFIX)
     return tuple(found)
 
 

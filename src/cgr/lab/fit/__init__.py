@@ -91,7 +91,9 @@ def score(columns: Columns, decided: Decisions) -> FitScore:
     compared, saved = scores.compare(columns, decided.right), scores.savings(columns, decided)
     accuracy, graded = scores.accuracy(columns, decided.right), int(columns.graded.sum())
     if accuracy is None or compared.ci95 is None or compared.diff_points is None:
-        raise UsageError("Nothing can be fitted without known answers.", "At least two questions must have one.")
+        raise UsageError(
+            "A rule cannot be fitted on fewer than two questions.", "If some have a known answer, only those count."
+        )
     low, high = (100 * end * len(columns.seeds) / graded for end in compared.ci95)
     totals, only_losses = by_question(columns, (at_end(columns), decided)), columns.reference == FINAL
     pair = Paired.of(totals, names=graded_names(columns), only_losses=only_losses)

@@ -1,7 +1,8 @@
 """Problems for the embedded model that it did not see in training: integers 0..999, generated from a seed.
 
-Different seeds share no text. Small kinds of problems have a few dozen texts, so two seeds would often draw the same one. A
-text belongs to the smallest of the seeds 0 to 9 that has it among its first 1,000 problems; other seeds leave it out.
+Small kinds of problems have a few dozen texts, so two seeds would often draw the same one. Therefore a text belongs to the
+smallest of the seeds 0 to 9 that has it among its first 1,000 problems, and other seeds leave it out. Two seeds above 9 can
+share a few texts.
 """
 
 from __future__ import annotations

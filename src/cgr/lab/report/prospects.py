@@ -68,7 +68,7 @@ def lines(report: Report) -> list[str]:
 
 
 def _fixed_lines(report: Report) -> list[str]:
-    found = [row for row in report.adaptive if row.gain_points is not None]
+    found = [row for row in report.adaptive if (row.gain_points, row.fixed_cost_for_same_accuracy) != (None, None)]
     if not found:
         return []
     heads = (

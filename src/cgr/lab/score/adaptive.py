@@ -166,8 +166,8 @@ class FixedBudgets:
         return np.stack(cost, axis=1), np.stack(right, axis=1)
 
     def gain(self, decided: Decisions) -> Gain:
-        """This rule beside the fixed budget of the same cost. Without known answers, or with one budget only, there is
-        none."""
+        """This rule beside the fixed budget of the same cost. There is none without known answers, with one budget only, or
+        if every budget that can be decided costs more."""
         (own_cost, own_right), (cost, right) = self._cost_and_right(decided), self._curve
         traces, graded = self._sums(self.traces), self._sums(self.columns.graded)
         cost_mean = float(own_cost.sum() / traces.sum())
@@ -176,6 +176,10 @@ class FixedBudgets:
         accuracy = float(own_right.sum() / graded.sum())
         if cost.shape[1] < 2:
             return Gain(cost_mean, accuracy, None, None, None, None)
+        costs = cost.sum(axis=0) / traces.sum()
+        needed = first_cost(costs, right.sum(axis=0) / graded.sum(), accuracy)
+        if cost_mean < costs[0] - 1e-9:
+            return Gain(cost_mean, accuracy, None, None, None, needed)
 
         def values(counts: Floats) -> Floats:
             size, known = np.maximum(counts @ traces, 1.0), np.maximum(counts @ graded, 1.0)
@@ -185,7 +189,6 @@ class FixedBudgets:
 
         fixed, points = values(np.ones((1, len(traces))))[0].tolist()
         spans = bootstrap.of_each(len(traces), values) if len(traces) > 1 else (None, None)
-        needed = first_cost(cost.sum(axis=0) / traces.sum(), right.sum(axis=0) / graded.sum(), accuracy)
         return Gain(cost_mean, accuracy, fixed, points, spans[1], needed)
 
 

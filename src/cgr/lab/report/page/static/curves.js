@@ -38,13 +38,14 @@ function adaptive(run, budget, cost_mean, accuracy) {
     cost_mean,
     accuracy,
     fixed_accuracy,
-    gain_points: known ? 100 * (accuracy - fixed_accuracy) : null,
+    gain_points: fixed_accuracy === null ? null : 100 * (accuracy - fixed_accuracy),
     fixed_cost_for_same_accuracy: known ? fixedCostOf(curve, accuracy) : null,
   };
 }
 
-// The accuracy of fixed budgets at this mean cost: linear between neighbours, level beyond the ends.
+// The accuracy of fixed budgets at this mean cost: linear between neighbours, level above the last; null below the first.
 function fixedAt(curve, cost) {
+  if (cost < curve[0].cost - 1e-9) return null;
   const place = between(curve.findLastIndex((point) => point.cost <= cost), 0, curve.length - 2);
   const [before, after] = [curve[place], curve[place + 1]];
   const share = between((cost - before.cost) / (after.cost - before.cost || 1), 0, 1);
