@@ -89,7 +89,7 @@ def shared_texts(one: Run, other: Run) -> int:
 def evidence(fit: Path, show: Path, names: Sequence[str] = RULES, splits: int = SPLITS) -> Table:
     """The table of these rules."""
     learning, shown = fitting.open_run(fit), fitting.open_run(show)
-    plain = make_rule("cgr", interval=shown.interval)
+    plain, *_ = [make_rule(name, interval=shown.interval) for name in ("cgr", *names)]  # refuses one that cannot be fitted
     rules = {PLAIN: plain} | {name: fitted(name, learning, shown.interval) for name in names}
     found = compare_run(show, list(names), splits=splits)
     across = {entry.rule: entry.splits for entry in found.entries}

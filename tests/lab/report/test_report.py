@@ -15,7 +15,7 @@ import pytest
 from cgr.cli.main import run
 from cgr.errors import NotRecorded, UsageError
 from cgr.lab.decide.columns import Columns
-from cgr.lab.report import default_folder, load, numbers, tables, write_report
+from cgr.lab.report import default_folder, load, numbers, reported, tables, write_report
 from cgr.lab.report.result import Report
 from cgr.lab.report.tables import labels, lines
 from cgr.lab.store.recorded import RecordedTrace, RunInfo
@@ -477,3 +477,9 @@ def test_a_run_without_probes_has_a_report_of_its_baseline(tmp_path: Path) -> No
     assert not columns.present.any()
     assert len(columns.steps) > 1
     assert numbers.report(columns).baseline.correct_mean == 2
+
+
+def test_a_rule_without_a_threshold_says_what_the_rows_differ_in(six_run: Path) -> None:
+    for rule, noted in (("answer-consistency", True), ("cgr", False)):
+        notes = reported(six_run, (0.9, 0.99), (1.0,), None, rule).report.notes
+        assert any("has no threshold" in note for note in notes) == noted

@@ -24,6 +24,7 @@ from cgr.lab.report.result import Report
 from cgr.lab.score.accuracy import PENALTIES, check_penalties
 from cgr.lab.store.needed_probes import rule_at_interval
 from cgr.lab.store.recorded import SHADOW, RecordedTrace, RunInfo, is_shadow
+from cgr.rules.base import rule_class
 
 FOLDER, JSON = "report", "report.json"
 MAX_REPLAYS = 3000  # a rule without an array form is compared on at most this many traces
@@ -110,12 +111,24 @@ def reported(
     decide = decisions.deciding(columns, rule, decide_rule=opened.decide)
     probes = opened.rule_columns(read[0]) if read else None
     report = numbers.report(columns, thresholds, penalties, rule=rule, decide=decide, probe_sets=read, probes=probes)
-    report = replace(report, notes=(*report.notes, *_left_out_note(opened), *_recording_notes(opened, columns)))
+    report = replace(
+        report, notes=(*report.notes, *_left_out_note(opened), *_threshold_note(rule), *_recording_notes(opened, columns))
+    )
     compared, why_not = _compared(run, penalties)
     report = replace(report, aggregate=opened.spec().aggregate)
     if rule == "cgr" and report.aggregate == OPTIONS:
         report = raw.with_raw(report, columns, opened.rule_traces())
     return ReportedRun(columns, report, decide, opened.rule_traces(), compared, why_not, _promise(Path(run)))
+
+
+def _threshold_note(rule: str) -> list[str]:
+    """What θ means for a rule that does not read it."""
+    if "threshold" in rule_class(rule).parameters():
+        return []
+    return [
+        f"The rule {rule} has no threshold: it decides the same in every row. θ is only the certainty below which Grade "
+        "counts an answer as an abstention."
+    ]
 
 
 def _recording_notes(run: Run, columns: Columns) -> list[str]:
