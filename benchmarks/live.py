@@ -96,6 +96,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--model", default="embedded")
     parser.add_argument("--think-tags")
     parser.add_argument("--threads", type=int)
+    parser.add_argument("--chunk", type=int, help="think in requests of this many tokens instead of one stream (servers)")
     parser.add_argument("--questions", default="arithmetic")
     parser.add_argument("--skip", type=int, default=0, help="leave out the first questions, which a choice was made on")
     parser.add_argument("--limit", type=int, default=30)
@@ -117,7 +118,7 @@ def main() -> None:
     found: list[Pair] = []
     try:
         questions = load_questions(given.questions, limit=given.skip + given.limit)[given.skip :]
-        opened = open_model(given.model, think_tags=given.think_tags, threads=given.threads)
+        opened = open_model(given.model, think_tags=given.think_tags, threads=given.threads, chunk=given.chunk)
         with opened as model, suppress(KeyboardInterrupt):
             for pair in pairs(model, questions, options, ways):
                 found.append(pair)
