@@ -23,6 +23,7 @@ from cgr.rules import CgrForced, DeepConf
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILE, NATURAL = (EXAMPLES / f"qwen2.5-coder-1.5b-gsm8k-{name}.jsonl.gz" for name in ("forced", "natural"))
+MATH = EXAMPLES / "qwen2.5-coder-1.5b-math500-forced.jsonl.gz"
 BOTH = pytest.mark.parametrize("file", [FILE, NATURAL], ids=["forced", "natural"])
 THRESHOLDS = (0.9, 0.95, 0.99, 0.999)
 Line = dict[str, Any]
@@ -206,3 +207,25 @@ def test_deepconf_finds_its_floor_on_a_forced_run(tmp_path: Path) -> None:
     decided = run.decide(DeepConf(percentile=50.0))
     assert decided.at.tolist() == expected
     assert 50 < decided.gave_up.sum() < 100
+
+
+def test_every_rule_that_needs_no_tokens_is_compared_on_math500() -> None:
+    """The file has the probes of every rule; only `loop-breaker` reads the tokens, which are left out."""
+    compared = compare_run(MATH, splits=1)
+    assert [missing.rule for missing in compared.missing] == ["loop-breaker"]
+    assert {"deer", "dynasor", "eat", "no-thinking", "deepconf", "cgr-forced"} <= {entry.rule for entry in compared.entries}
+    assert compared.whole_baseline.accuracy == 15 / 40
+
+
+def test_the_probes_of_other_rules_lie_in_the_traces() -> None:
+    found = lines(MATH)
+    assert (len(found), {line["ended"] for line in found}) == (40, {"budget"})
+    sets = ["wait", "every-32-text", "paragraph-entropy", "paragraph", "start"]
+    for line in found:
+        assert [*line["more_probe_sets"]] == sets
+        assert {probe["at"] for probe in line["more_probe_sets"]["start"]["probes"]} == {0}
+        assert not {"text", "ids", "question"} & line.keys()
+
+
+def test_the_recordings_are_small() -> None:
+    assert sum(file.stat().st_size for file in EXAMPLES.glob("*.jsonl.gz")) < 2_000_000
