@@ -97,6 +97,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--think-tags")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--chunk", type=int, help="think in requests of this many tokens instead of one stream (servers)")
+    parser.add_argument("--no-overlap", action="store_false", dest="overlap", default=None, help="wait for each probe")
     parser.add_argument("--questions", default="arithmetic")
     parser.add_argument("--skip", type=int, default=0, help="leave out the first questions, which a choice was made on")
     parser.add_argument("--limit", type=int, default=30)
@@ -113,7 +114,7 @@ def main() -> None:
     """Answer the questions and print the table."""
     given = arguments()
     ways = (given.plain, given.rule)
-    names = ("budget", "interval", "threshold")
+    names = ("budget", "interval", "threshold", "overlap")
     options = {name: getattr(given, name) for name in names if getattr(given, name) is not None}
     found: list[Pair] = []
     try:

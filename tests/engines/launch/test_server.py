@@ -122,6 +122,13 @@ def test_vllm_for_cpus_reads_prompts_in_one_go(
     assert ("--no-enable-chunked-prefill --block-size 32" in " ".join(vllm_command("x").words)) is wanted
 
 
+def test_llama_server_stores_no_old_prompts_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LLAMA_ARG_CACHE_RAM", raising=False)
+    assert llama_command(Path("x.gguf"), slots=2, context=1000).environment == {"LLAMA_ARG_CACHE_RAM": "0"}
+    monkeypatch.setenv("LLAMA_ARG_CACHE_RAM", "500")
+    assert llama_command(Path("x.gguf"), slots=2, context=1000).environment == {"LLAMA_ARG_CACHE_RAM": "500"}
+
+
 def test_the_flags_that_llama_server_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CGR_LLAMA_SERVER", raising=False)
     command = llama_command(Path("x.gguf"), slots=4, context=1000, threads=2)

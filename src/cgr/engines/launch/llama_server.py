@@ -29,4 +29,10 @@ def llama_command(path: Path, *, slots: int, context: int, threads: int | None =
     words += ["--threads", str(threads)] if threads else []
     words += os.environ.get("CGR_LLAMA_SERVER_FLAGS", "").split()
     defaults = read_head(path).defaults if path.is_file() else {}
-    return Command(tuple(words), str(path), "llama-server", {}, "LLAMA_API_KEY", defaults)
+    return Command(tuple(words), str(path), "llama-server", _environment(), "LLAMA_API_KEY", defaults)
+
+
+def _environment() -> dict[str, str]:
+    """No store of old prompts beside the slots, unless the user asks for one: probes fill its 8 GB in minutes. It is a
+    variable and not a flag, because older versions refuse an unknown flag."""
+    return {"LLAMA_ARG_CACHE_RAM": os.environ.get("LLAMA_ARG_CACHE_RAM", "0")}
