@@ -79,6 +79,7 @@ def _parquet(path: Path, rows: list[dict[str, Any]]) -> None:
     "one sentence, or the command does its work; a promise that was edited is refused",
     times=120,
     long=4000,
+    mended=("a flipped bit at the end of a Parquet file of traces made `cgr import` end in an exception of pyarrow.",),
 )
 @contextmanager
 def data_files(folder: Path) -> Iterator[Try]:

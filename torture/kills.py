@@ -73,6 +73,7 @@ class Prepared:
         "`cgr import` and `cgr merge` refused a folder in which a killed one had left a file without tables.",
         "a killed command could leave a file `run.lock-journal` in the folder of a run.",
         "`cgr serve --shadow` refused its own folder if it was killed while it wrote the key of the recording.",
+        "`cgr merge` took equal replies that two workers had recorded for one and the same.",
     ),
 )
 @contextmanager

@@ -66,6 +66,8 @@ def gguf_prefix(folder: Path) -> Iterator[Try]:
         "a token twice in the vocabulary made llama.cpp abort the process; the header check refuses it.",
         "metadata of the wrong kind (a text for a number) ended in an exception.",
         "an array that claims to be huge made cgr reserve memory for it.",
+        "numbers of attention heads that cannot be made llama.cpp abort the process; the header check refuses them.",
+        "a vocabulary without kinds of tokens ended in an exception.",
     ),
 )
 @contextmanager

@@ -120,3 +120,28 @@ def test_quantised(tmp_path: Path, kind: int, wanted: bool) -> None:
     path = tmp_path / "x.gguf"
     path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, len(entries)) + b"".join(entries))
     assert read_head(path).quantised is wanted
+
+
+def of_entries(*entries: bytes) -> bytes:
+    return b"GGUF" + struct.pack("<IQQ", 3, 0, len(entries)) + b"".join(entries)
+
+
+def test_a_vocabulary_without_kinds_has_no_control_tokens(tmp_path: Path) -> None:
+    plain = of_entries(*(one for one in ENTRIES if b"token_type" not in one))
+    assert read_head(written(tmp_path / "x.gguf", plain)).control_ids == {}
+
+
+@pytest.mark.parametrize(
+    ("heads", "shared", "passes"), [(6, 3, True), (6, 6, True), (6, 0, True), (6, 4, False), (6, 1 << 20, False)]
+)
+def test_attention_heads_that_cannot_be_are_refused(tmp_path: Path, heads: int, shared: int, passes: bool) -> None:
+    counts = [
+        entry(f"llama.attention.{name}", 4, struct.pack("<I", value))
+        for name, value in (("head_count", heads), ("head_count_kv", shared))
+    ]
+    path = written(tmp_path / "x.gguf", of_entries(*ENTRIES, *counts))
+    if passes:
+        assert read_head(path).context == 512
+    else:
+        with pytest.raises(NotAModel, match=f"{heads} attention heads cannot share {shared} keys"):
+            read_head(path)

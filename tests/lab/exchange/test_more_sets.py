@@ -130,3 +130,28 @@ def test_parquet_is_not_rounded(run: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not rounded"):
         export_run(run, tmp_path / "a.parquet", digits=6)
     assert not (tmp_path / "a.parquet").exists()
+
+
+@pytest.mark.parametrize("error", [NotImplementedError, ValueError, KeyError, TypeError])
+def test_what_is_raised_for_a_damaged_parquet_file_is_one_sentence(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    """A flipped bit in its head made pyarrow raise NotImplementedError."""
+    export_run(run, tmp_path / "a.parquet")
+
+    def broken(path: Path) -> None:
+        raise error("Integers with more than 64 bits")
+
+    monkeypatch.setattr("pyarrow.parquet.ParquetFile", broken)
+    with pytest.raises(UsageError, match="is not a Parquet file, or it is damaged"):
+        import_run(tmp_path / "a.parquet", tmp_path / "again")
+
+
+def test_a_parquet_file_that_is_cut_inside_is_one_sentence(run: Path, tmp_path: Path) -> None:
+    export_run(run, tmp_path / "a.parquet")
+    data = bytearray((tmp_path / "a.parquet").read_bytes())
+    data[40:400] = bytes(360)
+    (tmp_path / "a.parquet").write_bytes(data)
+    with pytest.raises(UsageError):
+        import_run(tmp_path / "a.parquet", tmp_path / "again")
+    assert not (tmp_path / "again").exists()

@@ -10,6 +10,7 @@ import pytest
 
 from cgr.errors import CgrError
 from cgr.lab.store import NotARun, Store
+from cgr.lab.store.checks import write_all
 from cgr.lab.store.config import Asking, ProbeSet
 from cgr.lab.store.listing import holds_traces
 from cgr.lab.store.merge import merge
@@ -43,6 +44,16 @@ def test_requests_of_a_recording_are_numbered_anew(tmp_path: Path) -> None:
         assert list(store.recorded(whole=True)) == [first, replace(other, seed=1)]
     again = merge([tmp_path / "all", b], tmp_path / "again")
     assert (again.traces, again.repeated) == (2, 1)
+
+
+def test_equal_requests_that_took_other_times_are_two(tmp_path: Path) -> None:
+    """Two workers can record the same reply to the same prompt; a copy of a recording has the same times."""
+    folders = [stored(tmp_path / name, [trace("q", 0, ("7", 0.9))], replace(CONFIG, source=SHADOW)) for name in "ab"]
+    with Store.open(folders[1], write=True) as store:
+        store._db.execute("UPDATE traces SET seconds = 0.25")
+        write_all(store._db)
+    made = merge([*folders, folders[0]], tmp_path / "all")
+    assert (made.traces, made.repeated) == (2, 1)
 
 
 def test_costs_of_the_same_trace_may_differ(tmp_path: Path) -> None:

@@ -37,9 +37,8 @@ class GgufHead:
     @property
     def control_ids(self) -> dict[str, int]:
         """Token ids of everything in the vocabulary that is not plain text (control and user-defined tokens)."""
-        return {
-            token: i for i, (token, kind) in enumerate(zip(self.tokens, self.token_types, strict=True)) if kind in (3, 4)
-        }
+        kinds = self.token_types or (1,) * len(self.tokens)  # a file without kinds has plain tokens only
+        return {token: i for i, (token, kind) in enumerate(zip(self.tokens, kinds, strict=True)) if kind in (3, 4)}
 
     @property
     def defaults(self) -> dict[str, int]:
@@ -75,6 +74,7 @@ def _head(values: dict[str, Any], name: str) -> GgufHead:
         return found
 
     architecture = value("general.architecture", str, "")
+    _check_heads(values, architecture)
     return GgufHead(
         name=value("general.name", str, name),
         context=value(f"{architecture}.context_length", int, 0),
@@ -88,6 +88,15 @@ def _head(values: dict[str, Any], name: str) -> GgufHead:
         max_answer_tokens=value("cgr.max_answer_tokens", int),
         quantised=value("general.file_type", int, FLOATS[0]) not in FLOATS,
     )
+
+
+def _check_heads(values: dict[str, Any], architecture: str) -> None:
+    """ValueError if the numbers of attention heads cannot be: llama.cpp would end the process. Some models have a list."""
+    heads, shared = (values.get(f"{architecture}.attention.{name}") for name in ("head_count", "head_count_kv"))
+    if not isinstance(heads, int) or not isinstance(shared, int):
+        return
+    if heads < 0 or shared < 0 or shared > heads or (shared and heads % shared):
+        raise ValueError(f"{heads} attention heads cannot share {shared} keys")
 
 
 def _checked(head: GgufHead) -> GgufHead:

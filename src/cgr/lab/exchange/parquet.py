@@ -9,6 +9,7 @@ import math
 import types
 import typing
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -37,14 +38,30 @@ def write(path: Path, lines: Iterable[TraceLine]) -> int:
 
 def rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Each row with its number."""
-    arrow, parquet = _package("pyarrow"), _package("pyarrow.parquet")
-    try:
+    parquet = _package("pyarrow.parquet")
+    with _readable(path):
         file = parquet.ParquetFile(path)
-    except arrow.ArrowInvalid as error:
-        raise UsageError(f"{path} is not a Parquet file.", "If it is JSONL, use --format jsonl.") from error
     with file:
         batches = file.iter_batches(batch_size=ROWS)
-        yield from enumerate(itertools.chain.from_iterable(batch.to_pylist() for batch in batches), 1)
+        number = 0
+        while True:
+            with _readable(path):
+                batch = next(batches, None)
+                found = batch.to_pylist() if batch is not None else []
+            if batch is None:
+                return
+            yield from enumerate(found, number + 1)
+            number += len(found)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turn what pyarrow raises for a file that is damaged, or is none, into one sentence."""
+    try:
+        yield
+    except (ValueError, NotImplementedError, LookupError, TypeError) as error:
+        hint = "Get the file again; if it is JSONL, use --format jsonl."
+        raise UsageError(f"{path} is not a Parquet file, or it is damaged.", hint) from error
 
 
 def _row(line: TraceLine) -> dict[str, Any]:

@@ -108,14 +108,16 @@ class Merger:
         seeds = self._seeds.setdefault(question, [])
         counted = is_shadow(store.config.source)  # seeds only count requests: another trace may have this one
         candidates = [(question, one) for one in (seeds if counted else {seed} & {*seeds})]
-        same = next((one for one in candidates if one not in taken and self._holds(one, trace)), None)
+        seconds = store._one(codec.SECONDS, *key)
+        possible = (one for one in candidates if one not in taken and self._holds(one, trace))
+        # two requests can be equal in everything but the time that they took
+        same = next((one for one in possible if not counted or self.target._one(codec.SECONDS, *one) == seconds), None)
         if same:
             self.repeated += 1
             return same
         if seed in seeds and not counted:
             raise self._conflict(store, key, "thinking")
         added = (question, max(seeds) + 1 if seed in seeds else seed)
-        seconds = store._one(codec.SECONDS, *key)
         self.target.add_trace(replace(trace, seed=added[1]), prompt_ids=store.prompt_ids(key), seconds=seconds)
         seeds.append(added[1])
         self._from[added] = store.folder
