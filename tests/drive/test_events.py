@@ -21,8 +21,9 @@ async def counting(stream: EventStream[int], count: int) -> int:
 
 async def test_events_in_order_and_then_the_result() -> None:
     stream: EventStream[int] = EventStream(lambda stream: counting(stream, 5))
-    with pytest.raises(CgrError, match="not over"):
+    with pytest.raises(CgrError) as caught:
         assert stream.result
+    assert (caught.value.message, caught.value.hint) == ("The events are not over yet.", "Read them all first.")
     assert [event async for event in stream] == [Thinking(str(number)) for number in range(5)]
     assert stream.result == 5
 
@@ -55,6 +56,8 @@ async def test_leaving_cancels_the_work(how: str) -> None:
         try:
             await asyncio.Event().wait()
         finally:
+            for _ in range(5):  # what the work still does when it is cancelled is waited for
+                await asyncio.sleep(0)
             ended.set()
 
     async def read() -> None:
@@ -69,8 +72,9 @@ async def test_leaving_cancels_the_work(how: str) -> None:
         for _ in range(5):
             await asyncio.sleep(0)
         reading.cancel()
-    await asyncio.gather(reading, return_exceptions=True)
+    await asyncio.wait([reading])
     assert ended.is_set()
+    assert reading.cancelled() == (how == "cancelled")
 
 
 async def test_an_error_comes_after_the_events_before_it() -> None:
@@ -106,6 +110,28 @@ async def test_events_can_be_taken_while_the_reader_waits() -> None:
     assert offered == [[Answering("a"), Answering("b")], [Answering("c")]]
 
 
+async def test_events_of_one_turn_of_the_event_loop_are_offered_in_one_call() -> None:
+    """Also if other callbacks come between them."""
+    offered: list[list[Event]] = []
+
+    def take(events: deque[Event]) -> None:
+        offered.append(list(events))
+        events.clear()
+
+    async def work(stream: EventStream[None]) -> None:
+        later = asyncio.get_running_loop().call_soon
+        await asyncio.sleep(0)  # the reader waits now
+        stream.put(Thinking("a"))
+        later(stream.put, Thinking("c"))
+        stream.put(Thinking("b"))
+        later(stream.put, Thinking("d"))
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    assert [event async for event in EventStream(work, take)] == []
+    assert offered == [[Thinking("a"), Thinking("b")], [Thinking("c"), Thinking("d")]]
+
+
 async def test_nothing_is_offered_after_the_reader_left() -> None:
     offered: list[Event] = []
     began = asyncio.Event()
@@ -136,3 +162,25 @@ async def test_what_is_taken_makes_room() -> None:
         await asyncio.sleep(0)
     assert reading.done()
     assert reading.result() < 3 * MAX_WAITING
+
+
+async def test_nothing_is_offered_to_a_reader_that_is_being_cancelled() -> None:
+    offered: list[Event] = []
+
+    async def work(stream: EventStream[None]) -> None:
+        await asyncio.sleep(0)  # the reader waits now
+        reading.cancel()
+        stream.put(Thinking("late"))
+        await asyncio.Event().wait()
+
+    reading = asyncio.create_task(anext(EventStream(work, offered.extend).batches()))
+    await asyncio.wait([reading])
+    await asyncio.sleep(0)
+    assert not offered
+
+
+async def test_work_that_ends_while_events_are_unread_ends_quietly(caplog: pytest.LogCaptureFixture) -> None:
+    """An error in a callback of the event loop would only be logged."""
+    stream: EventStream[int] = EventStream(lambda stream: counting(stream, 3))
+    assert [events async for events in stream.batches(2)] == [[Thinking("0"), Thinking("1")], [Thinking("2")]]
+    assert (stream.result, stream.waiting, caplog.records) == (3, 0, [])

@@ -84,8 +84,7 @@ class Driver:
         return Outcome(decision, tuple(self.ids), thinking, self.session.wasted + self._unused, answer)
 
     async def _decide(self, rule: Rule, budget: int, abstention: Abstention) -> Decision:
-        positions = self.marks if rule.place is None else None
-        loop = reason(rule, budget, abstention, separate_prober=self.session.reader is not None, positions=positions)
+        loop = reason(rule, budget, abstention, separate_prober=self.session.reader is not None, positions=self.marks)
         self.probe_spec = rule.probe_style.over(self.spec)
         self._notes_stated = self.full or rule.reads_stated
         if rule.place is not None:
@@ -143,7 +142,7 @@ class Driver:
     async def _think(self, wanted: Think) -> Thought:
         if self.ready:
             await self.ready()
-        on_text = self._emit_text if self.on_event else None
+        on_text = self._emit_text if self.on_event or self.style else None
         marked = False
         if self._lookahead:
             stretch, marked = await self._lookahead.think(
@@ -179,7 +178,7 @@ class Driver:
         try:
             text = await self.engine.decode(self.ids)
         except EngineError:  # a server without a tokenizer
-            text = ""
+            return probe
         return replace(probe, stated=stated(probe.answer, text)) if text else probe
 
     def _probe(
@@ -246,8 +245,7 @@ class Driver:
 
 async def answer_room(engine: Engine, *specs: ProbeSpec) -> int:
     """The most tokens that an answer can take after the thinking under these specs, the end tag included."""
-    suffixes = [await engine.encode(engine.info.close_tag + spec.prefix) for spec in specs]
-    return max(len(suffix) + spec.limit for suffix, spec in zip(suffixes, specs, strict=True))
+    return max([len(await engine.encode(engine.info.close_tag + spec.prefix)) + spec.limit for spec in specs])
 
 
 def check_needs(rule: Rule, engine: Engine) -> None:

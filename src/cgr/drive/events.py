@@ -67,7 +67,7 @@ class EventStream(Generic[T]):
         work: Callable[[EventStream[T]], Coroutine[Any, Any, T]],
         direct: Callable[[deque[Event]], None] | None = None,
     ) -> None:
-        self._work, self._direct, self._offering, self._full = work, direct, False, False
+        self._work, self._direct, self._offering = work, direct, False
         self._waiting: deque[Event] = deque()
         self._read = asyncio.Event()
         self._reader: asyncio.Future[None] | None = None  # set while the reader waits; an asyncio.Event costs twice as much
@@ -88,8 +88,7 @@ class EventStream(Generic[T]):
         self._offering = False
         if self._reader and self._waiting:
             direct(self._waiting)
-            if self._full:
-                self._read.set()
+            self._read.set()
             if self._waiting:
                 self._wake()
 
@@ -101,10 +100,8 @@ class EventStream(Generic[T]):
     async def room(self) -> None:
         """Wait until the reader has read enough."""
         while len(self._waiting) >= MAX_WAITING:
-            self._full = True
             self._read.clear()
             await self._read.wait()
-        self._full = False
 
     @property
     def waiting(self) -> int:
@@ -139,6 +136,6 @@ class EventStream(Generic[T]):
                     await self._reader
             task.result()
         finally:
-            self._reader = None
+            self._wake()
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

@@ -12,8 +12,9 @@ from cgr import open_model
 from cgr.cli.shared.finish import sessions_for
 from cgr.engines.base import Sampling
 from cgr.engines.completions.client import CompletionClient
+from cgr.engines.completions.engine import own_slots
 from cgr.engines.llama import engine as llama
-from cgr.engines.llama.engine import MAX_SERVERS, SMALL_BYTES, TURNS, LlamaEngine, servers_and_threads, spread
+from cgr.engines.llama.engine import MAX_SERVERS, SMALL_BYTES, TURNS, LlamaEngine, servers_and_threads
 from cgr.engines.open import ModelOptions, find_model
 from tests.support import OTHERS, QUESTION, certainties, gist
 
@@ -75,12 +76,14 @@ def test_sessions_by_default(monkeypatch: pytest.MonkeyPatch, large: Path) -> No
 @pytest.mark.parametrize("width", [1, 2])
 @pytest.mark.parametrize(("sessions", "servers"), [(1, 1), (8, 2), (5, 3), (256, 8)])
 def test_each_slot_belongs_to_one_session(sessions: int, servers: int, width: int) -> None:
-    places = spread(sessions, servers, width)
+    places = own_slots(sessions, servers, width)
     assert len(places) == sessions
     assert [place.server for place in places] == [number % servers for number in range(sessions)]
     for server in range(servers):
         slots = [slot for place in places if place.server == server for slot in place.slots]
-        assert slots == list(range(len(slots)))
+        assert sorted(slots) == list(range(len(slots)))
+        thinking = [place.slots[0] for place in places if place.server == server]
+        assert thinking == list(range(len(thinking)))  # those that follow each other are computed in one batch
         assert len(slots) in (sessions // servers * width, (sessions // servers + 1) * width)
 
 

@@ -82,6 +82,33 @@ def test_what_only_began_like_the_tag_is_set_free() -> None:
     assert [text for _, text in watch.flush(eos=False)] == ["at"]
 
 
+@pytest.mark.parametrize(
+    ("texts", "free", "held"),
+    [
+        (["a", "b"], ["b"], []),
+        (["a", "b<"], [], ["b<"]),
+        (["a", "</", "th"], [], ["</", "th"]),
+        (["a", "</", "x"], ["x"], []),
+        (["a", "</", "x<"], [], ["x<"]),
+    ],
+)
+def test_after_a_whole_reply_only_what_may_begin_the_tag_is_held(
+    texts: list[str], free: list[str], held: list[str]
+) -> None:
+    watch = EndTagWatch(SEVERAL)
+    feed(watch, *texts)
+    assert [text for _, text in watch.settle()] == free
+    assert [text for _, text in watch.held] == held
+    assert not watch.found
+
+
+def test_after_a_whole_reply_a_tag_of_one_token_holds_nothing() -> None:
+    watch = EndTagWatch(ONE)
+    feed(watch, "a", "<")
+    assert [text for _, text in watch.settle()] == ["<"]
+    assert watch.held == []
+
+
 pieces = st.lists(st.text(alphabet="</think>", min_size=0, max_size=5), max_size=12)
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import codecs
 import math
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from cgr.engines.base import Sampling, WrittenStop
+from cgr.engines.base import TOP_MEAN, Sampling, WrittenStop
 from cgr.engines.completions.http import BadReply, Purpose
 from cgr.errors import EngineError
 from cgr.records import Record, Token
@@ -93,6 +93,20 @@ class Piece(NamedTuple):  # one is made for each token of each stream, and a fro
     prefilled: int = 0
     stop: WrittenStop | None = None
     truncated: bool = False
+
+
+async def by_token(piece: Piece, decode: Callable[[Sequence[int]], Awaitable[str]]) -> list[Piece]:
+    """A whole completion as a stream would have it: a piece for each token, with its own text, and the end."""
+    texts = [await decode((token,)) for token in piece.ids]
+    pairs = enumerate(zip(piece.ids, texts, strict=True))
+    single = [Piece((token,), text, piece.tokens[number : number + 1]) for number, (token, text) in pairs]
+    return [*single, piece._replace(ids=(), text="", tokens=())]
+
+
+def mean_top(token: Token) -> float:
+    """The mean of the highest log-probabilities at this token's position."""
+    highest = sorted((logprob for _, logprob in token.top), reverse=True)[:TOP_MEAN]
+    return math.fsum(highest) / len(highest) if highest else math.nan
 
 
 def probe_request(

@@ -157,7 +157,7 @@ class CompletionsEngine:
         state, form = self._state(), self.connected.form
         place = await state.places.take(wait)
         release = partial(state.places.give_back, place)
-        used = place.slots if overlap else place.slots[:1]
+        used = place.slots if overlap or not form.chunk else place.slots[:1]  # beside a stream, probes need a second slot
         replica = Replica(state.client.pool, counted=True, named=self.options.session_header, first=place.server)
         return CompletionsSession(state.client, replica, form, ids, sampling, room, release, used)
 
@@ -186,6 +186,18 @@ class CompletionsEngine:
 
             self._loops[loop] = _LoopState(client, Places(known.places, load))
         return self._loops[loop]
+
+
+def own_slots(sessions: int, servers: int, width: int) -> tuple[Place, ...]:
+    """A place for each session, the servers in turn. `width`: slots that each session has for itself.
+
+    The slots that think come first: llama.cpp computes tokens in one batch only for slots whose numbers follow each other.
+    """
+    each = [len(range(server, sessions, servers)) for server in range(servers)]
+    return tuple(
+        Place(number % servers, tuple(number // servers + each[number % servers] * part for part in range(width)))
+        for number in range(sessions)
+    )
 
 
 def server_capabilities(dialect: Dialect, chunk: int | None) -> Capabilities:

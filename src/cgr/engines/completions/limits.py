@@ -1,29 +1,47 @@
-"""Limits on what a server sends in a completion: one that sends more than it was asked for must not use up the memory."""
+"""Limits on what a server sends in a completion: one that sends more than it was asked for must not use up the memory, and
+one that leaves out tokens must be noticed.
+
+llama.cpp streams no token that ends inside a character, such as the first tokens of an emoji: its id never comes. The
+number of tokens so far, which each event has, shows it. A completion that is not streamed has all ids.
+"""
 
 from __future__ import annotations
 
 import codecs
 from typing import Any
 
-from cgr.engines.completions.dialect import Dialect, Piece, read_reply
+from cgr.engines.completions.dialect import LLAMA, Dialect, Piece, read_reply
 from cgr.engines.completions.http import BadReply
 
 MAX_TOKEN_CHARACTERS = 4096  # of the text of one token: the longest of a real vocabulary have some hundreds
 EXTRA_EVENTS = 64  # of a stream, beyond two for each token
 
 
+class Withheld(BadReply):
+    """A stream left out tokens."""
+
+
 class EventParser:
     """Parses the events of a stream of `count` tokens. Without a limit, a stream that never ends would never be left."""
 
     def __init__(self, dialect: Dialect, count: int) -> None:
-        self._dialect, self._left = dialect, 2 * count + EXTRA_EVENTS
+        self._dialect, self._left, self._received = dialect, 2 * count + EXTRA_EVENTS, 0
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def __call__(self, event: dict[str, Any]) -> Piece:
         self._left -= 1
         if self._left < 0:
             raise BadReply("it sent many more events than it was asked for tokens")
-        return limited(read_reply(self._dialect, event, self._decoder))
+        piece = limited(read_reply(self._dialect, event, self._decoder))
+        if self._dialect.api == LLAMA:
+            self._count(piece, event.get("tokens_predicted"))
+        return piece
+
+    def _count(self, piece: Piece, generated: Any) -> None:
+        """Raise `Withheld` if the server has generated more tokens than it sent."""
+        self._received += len(piece.ids)
+        if (piece.ids or piece.stop == "limit") and isinstance(generated, int) and generated > self._received:
+            raise Withheld("it left out tokens of a character that is several tokens")
 
 
 def limited(piece: Piece, count: int = 1) -> Piece:

@@ -10,6 +10,7 @@ from cgr.engines.base import Answered, Done, OnText, Reader, Sampling, Stretch, 
 from cgr.engines.completions.client import Attempts, CompletionClient, Replica
 from cgr.engines.completions.dialect import CompletionRequest, Piece, probe_request
 from cgr.engines.completions.http import BadReply, Fault, Server
+from cgr.engines.completions.limits import Withheld
 from cgr.engines.completions.thinking import ThinkingFormat, ThinkingReader
 from cgr.errors import EngineError
 from cgr.records import Token
@@ -86,10 +87,13 @@ class CompletionsSession:
     ) -> Answered:
         """One attempt, complete or not at all: an incomplete probe is never an answer."""
         reading = _ProbeReading(control, done, self.client.dialect.token_ids != "none")
-        async with server.turn, self.client.stream(server, request) as reads:
-            async for pieces in reads:
-                if self._is_read(reading, pieces, request.count):
-                    break
+        try:
+            async with server.turn, self.client.stream(server, request) as reads:
+                async for pieces in reads:
+                    if self._is_read(reading, pieces, request.count):
+                        break
+        except Withheld:
+            return await self._probe_once(server, replace(request, stream=False), done, control)
         if not reading.over:
             raise BadReply("it broke off in the middle of a probe")
         self._wants_usage = False

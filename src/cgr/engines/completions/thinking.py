@@ -16,13 +16,14 @@ from dataclasses import dataclass
 
 from cgr.engines.base import TOP_MEAN, OnText, Sampling, Stretch, WrittenStop, keyed_seed
 from cgr.engines.completions.client import Attempts, CompletionClient, Replica
-from cgr.engines.completions.dialect import CompletionRequest, Piece
+from cgr.engines.completions.dialect import CompletionRequest, Piece, by_token, mean_top
 from cgr.engines.completions.http import BadReply, Fault, Server
+from cgr.engines.completions.limits import Withheld
 from cgr.engines.text.chat import EndTag, EndTagWatch, Pair
 from cgr.errors import DoesNotFit, EngineError, MissingCapability
-from cgr.records import Token
 
 MAX_AHEAD = 512  # tokens that a stream is read ahead of the caller
+WHOLE = 8  # tokens that are requested without a stream where it left some out: more than one character has
 OnPiece = Callable[[], None] | None
 
 
@@ -177,12 +178,15 @@ class ThinkingReader:
 
     async def _read_to(self, goal: int, on_piece: OnPiece = None) -> None:
         """Read up to a position. Where a reply breaks off, continue from the tokens that were received."""
-        attempts = Attempts(self.replica)
+        attempts, whole = Attempts(self.replica), False
         while not self._over and self._position < goal:
             server = self.replica.server
-            end = self._end_of_chunk() if self.form.chunk else goal
+            left = (self._end_of_chunk() if self.form.chunk else goal) - self._position
             try:
-                await self._request(server, end - self._position, attempts, on_piece)
+                await self._request(server, min(left, WHOLE) if whole else left, attempts, on_piece, whole=whole)
+                whole = False
+            except Withheld:
+                whole = True
             except Fault as fault:
                 await attempts.failed(server, fault)
 
@@ -194,11 +198,15 @@ class ThinkingReader:
         chunk = self.form.chunk or 1
         return self._position + chunk - self._position % chunk
 
-    async def _request(self, server: Server, count: int, attempts: Attempts, on_piece: OnPiece) -> None:
+    async def _request(self, server: Server, count: int, attempts: Attempts, on_piece: OnPiece, *, whole: bool) -> None:
+        """`whole`: without a stream, because a stream leaves out tokens here."""
         before = self._position
         stop: WrittenStop | None = None
-        async with server.turn, self.client.stream(server, await self._completion_request(count)) as reads:
+        request = await self._completion_request(count, whole)
+        async with server.turn, self.client.stream(server, request) as reads:
             async for pieces in reads:
+                if whole:
+                    pieces = [one for piece in pieces for one in await by_token(piece, self.client.decode)]  # noqa: PLW2901
                 stop = self._receive(pieces, attempts, on_piece) or stop
                 if self._over:
                     return
@@ -210,7 +218,7 @@ class ThinkingReader:
             raise BadReply("it broke off in the middle of a completion")
         self._finish(stop == "eos", self._position - before, count)
 
-    async def _completion_request(self, count: int) -> CompletionRequest:
+    async def _completion_request(self, count: int, whole: bool) -> CompletionRequest:
         """Chunks are streamed only if somebody reads along, or if the end tag has to be found in the text."""
         pending = [token for token, _ in (*self.ahead, *self._watch.held)]
         streamed = not self.form.chunk or self._watched or self.form.tag.token is None
@@ -221,7 +229,7 @@ class ThinkingReader:
             keyed_seed(self.sampling.seed, self._position),
             self.form.tag.ids[:1] if self._banned else (),
             TOP_MEAN if self.sampling.logprobs else None,
-            streamed and self.client.dialect.stream,
+            streamed and not whole and self.client.dialect.stream,
             self.slot,
             purpose=self.replica.purpose("think"),
         )
@@ -279,16 +287,12 @@ class ThinkingReader:
             raise EngineError("The server gave no tokens.", "cgr needs a server that returns token ids.")
         if not eos and received < requested and self.client.dialect.exact:
             raise _context_full()
-        if eos or self.form.tag.token is not None or not self.form.chunk:
+        if eos or not self.form.chunk:
             self.ahead += self._watch.flush(eos and self.client.dialect.token_ids != "none")
+        else:
+            self.ahead += self._watch.settle()
         self._over = self.eos = eos
         self._received.set()
-
-
-def mean_top(token: Token) -> float:
-    """The mean of the highest log-probabilities at this token's position."""
-    highest = sorted((logprob for _, logprob in token.top), reverse=True)[:TOP_MEAN]
-    return math.fsum(highest) / len(highest) if highest else math.nan
 
 
 def _context_full() -> DoesNotFit:

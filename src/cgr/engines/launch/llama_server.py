@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from cgr.engines.base import Engine
@@ -12,14 +13,20 @@ from cgr.engines.llama.header import read_head
 from cgr.engines.open import ModelOptions, find_model
 
 OPTIONS = server.OPTIONS
+SESSION_SLOTS = 2
 
 
 def open_engine(name: str, options: ModelOptions) -> Engine:
-    """llama-server with this GGUF file. A session uses two slots: one thinks, one is probed."""
+    """llama-server with this GGUF file. A session has two slots: one thinks, one is probed. They are named in each request:
+    a slot whose request was cancelled is free a moment later, and the server would choose one that has to read the thinking
+    again."""
     command = llama_command(
-        find_model(name), slots=2 * options.sessions, context=options.session_context, threads=options.threads
+        find_model(name),
+        slots=SESSION_SLOTS * options.sessions,
+        context=options.session_context,
+        threads=options.threads,
     )
-    return LaunchedEngine(command, options)
+    return LaunchedEngine(replace(command, session_slots=SESSION_SLOTS), options)
 
 
 def llama_command(path: Path, *, slots: int, context: int, threads: int | None = None) -> Command:

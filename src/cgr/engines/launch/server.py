@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cgr.engines.completions.engine import CompletionsEngine, Connected
+from cgr.engines.completions.engine import CompletionsEngine, Connected, own_slots
 from cgr.engines.completions.http import Fault, Server
 from cgr.engines.completions.policy import RetryPolicy
 from cgr.engines.launch import watchdog
@@ -36,7 +36,8 @@ HEALTH_CHECK = RetryPolicy(connect=5.0, first=5.0)
 @dataclass(frozen=True, slots=True)
 class Command:
     """How to start a server. `served`: the name of its model; `key_variable`: where the server reads its API key;
-    `defaults`: what the model's own files say of interval, budget and answer length."""
+    `defaults`: what the model's own files say of interval, budget and answer length. `session_slots`: slots that each
+    session has for itself; 0: the server chooses."""
 
     words: tuple[str, ...]
     served: str | None
@@ -44,6 +45,7 @@ class Command:
     environment: Mapping[str, str] = field(default_factory=dict)
     key_variable: str = ""
     defaults: Mapping[str, int] = field(default_factory=dict)
+    session_slots: int = 0
 
 
 class ServerProcess:
@@ -121,7 +123,10 @@ class LaunchedEngine(CompletionsEngine):
             self.end()
             raise
         defaults: dict[str, Any] = dict(self.command.defaults)
-        return replace(connected, info=replace(connected.info, **defaults))
+        places = connected.places
+        if self.command.session_slots:
+            places = own_slots(len(places), 1, self.command.session_slots)
+        return replace(connected, info=replace(connected.info, **defaults), places=places)
 
 
 def _program(command: Command) -> str:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from cgr.engines.base import FILTERS, Capabilities, Engine, ModelInfo
 from cgr.engines.completions.client import CompletionClient, Pool, ServedModel
 from cgr.engines.completions.dialect import Dialect
-from cgr.engines.completions.engine import CHUNK, CompletionsEngine, Connected, Place
+from cgr.engines.completions.engine import CHUNK, CompletionsEngine, Connected, own_slots
 from cgr.engines.completions.http import Server
 from cgr.engines.completions.policy import RetryPolicy
 from cgr.engines.completions.thinking import ThinkingFormat
@@ -87,7 +87,7 @@ class LlamaEngine(CompletionsEngine):
             await self._form(dialect, served),
             info,
             replace(CAPABILITIES, overlap=self._width > 1),
-            spread(self.options.sessions, len(self._servers), self._width),
+            own_slots(self.options.sessions, len(self._servers), self._width),
             turns=max(TURNS, self._width) if self._exact else 0,
         )
 
@@ -109,7 +109,7 @@ class LlamaEngine(CompletionsEngine):
         )
         context = min(options.session_context, head.context) or head.context
         count, threads = servers_and_threads(self.path, options)
-        places = spread(options.sessions, count, self._width)
+        places = own_slots(options.sessions, count, self._width)
         slots = [sum(len(place.slots) for place in places if place.server == number) for number in range(count)]
         if max(slots) > MAX_SLOTS:
             raise UsageError(
@@ -210,12 +210,6 @@ def servers_and_threads(path: Path, options: ModelOptions) -> tuple[int, int]:
     several = path.stat().st_size < SMALL_BYTES and _only_cpu()
     servers = min(options.sessions, options.threads or cores(), MAX_SERVERS) if several else 1
     return servers, max(1, options.threads // servers if options.threads else cores() // servers // 2)
-
-
-def spread(sessions: int, servers: int, width: int) -> tuple[Place, ...]:
-    """A place for each session, the servers in turn. `width`: slots of a place."""
-    firsts = [number // servers * width for number in range(sessions)]
-    return tuple(Place(number % servers, tuple(range(first, first + width))) for number, first in enumerate(firsts))
 
 
 def _only_cpu() -> bool:

@@ -146,13 +146,22 @@ class EndTagWatch:
             freed, self.held = self.held, [] if self.found else [(token, text)]
             return freed
         self.held.append((token, text))
+        freed = self.held[: min(self._before_tag(), len(self.held) - 1)]
+        self.held = [] if self.found else self.held[len(freed) :]
+        return freed
+
+    def settle(self) -> list[Pair]:
+        """A reply is complete and did not end the turn: only what may belong to the beginning of the tag stays held."""
+        before = len(self.held) if self.token is not None else self._before_tag()
+        freed, self.held = self.held[:before], self.held[before:]
+        return freed
+
+    def _before_tag(self) -> int:
+        """How many of the held tokens are before the tag, or before what may be its beginning. Sets `found`."""
         joined = "".join(text for _, text in self.held)
         self.found = self.tag.text in joined
         start = joined.index(self.tag.text) if self.found else len(joined) - partial_length(joined, [self.tag.text])
-        before = sum(end <= start for end in accumulate(len(text) for _, text in self.held))
-        freed = self.held[: min(before, len(self.held) - 1)]
-        self.held = [] if self.found else self.held[len(freed) :]
-        return freed
+        return sum(end <= start for end in accumulate(len(text) for _, text in self.held))
 
     def flush(self, eos: bool) -> list[Pair]:
         """The stream has ended: what was held is thinking, except for the token that ended the turn."""
