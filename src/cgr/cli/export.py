@@ -30,6 +30,7 @@ MIN_DIGITS = 4  # fewer would move certainties across thresholds such as 0.999
     type=click.IntRange(MIN_DIGITS, 17),
     help="Round numbers to this many significant digits, for small compressed files.  [default: all digits]",
 )
+@click.option("--no-alternatives", is_flag=True, help="Leave out the tokens that probes did not choose: half of a file.")
 @click.option("--no-thinking", is_flag=True, help="Leave out the text and the tokens of the thinking.")
 @click.option(
     "--no-text",
@@ -43,6 +44,7 @@ def command(
     probe_set: str | None,
     all_probes: bool,
     digits: int | None,
+    no_alternatives: bool,
     no_thinking: bool,
     no_text: bool,
 ) -> None:
@@ -52,7 +54,7 @@ def command(
 
     docs/exchange.md describes the format.
     """
-    kept = {"thinking": not no_thinking, "text": not no_text, "all_probes": all_probes}
+    kept = {"thinking": not no_thinking, "text": not no_text, "all_probes": all_probes, "alternatives": not no_alternatives}
     count = export_run(run, out, form, probe_set=probe_set, digits=digits, **kept)
     with Store.open(run) as store:
         left = len(store.made()) - count

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from cgr.lab.compare import compare_run
 from cgr.lab.exchange import export_run, import_run
 from cgr.lab.store import Store
 from cgr.lab.store.config import Asking, ProbeSet
-from cgr.records import Probe
+from cgr.records import Probe, Token
 from tests.lab.exchange.test_exchange import SIX, Line, probe, written
 from tests.lab.store.test_store import CONFIG, QUESTIONS, SET, trace
 
@@ -72,6 +74,27 @@ def test_the_folders_of_paths_are_left_out_of_every_set(run: Path, tmp_path: Pat
     export_run(run, tmp_path / "a.jsonl", all_probes=True, text=False)
     assert "secret" not in (tmp_path / "a.jsonl").read_text()
     assert "m.gguf" in (tmp_path / "a.jsonl").read_text()
+
+
+def test_without_alternatives_only_the_chosen_tokens_are_written(run: Path, tmp_path: Path) -> None:
+    token = Token(7, "7", -0.5, ((7, -0.5), (8, -1.5)))
+    probed = Probe(0, "7", 0.6, True, (0.6,), tokens=(token,), decoded=1)
+    with Store.open(run, write=True) as store:
+        name = store.add_probe_set(ProbeSet("start", 0, Asking(close_think="always"), "m", "g"))
+        for number, question in enumerate(QUESTIONS):
+            store.add_probing((question.id, number), name, [probed], replace(probed, at=4))
+    sizes = []
+    for alternatives in (True, False):
+        export_run(run, tmp_path / "a.jsonl", all_probes=True, alternatives=alternatives)
+        text = (tmp_path / "a.jsonl").read_text()
+        found = json.loads(text.splitlines()[0])["more_probe_sets"][name]
+        for one in (found["probes"][0], found["final"]):
+            assert ("top" in one["tokens"][0]) is alternatives
+            assert (one["tokens"][0]["id"], one["tokens"][0]["logprob"]) == (7, -0.5)
+        assert ('"top"' in text) is alternatives
+        sizes.append(len(text))
+    assert sizes[1] < sizes[0]
+    import_run(tmp_path / "a.jsonl", tmp_path / "again")
 
 
 def test_probes_at_0_in_a_set_of_their_own(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from cgr.engines.scripted import ScriptedEngine, ScriptedSession
 from cgr.errors import EngineError, NotRecorded, UnknownName, UsageError
 from cgr.lab.record.generate import agenerate
 from cgr.lab.record.jobs import Progress
-from cgr.lab.record.probe import AskAt, aprobe
+from cgr.lab.record.probe import aprobe
+from cgr.lab.record.prober import AskAt
 from cgr.lab.store import Store, probing_stage
 from cgr.lab.store.config import OtherConfiguration, ProbeRequest, RunConfig
 from cgr.lab.store.recorded import RecordedTrace

@@ -44,6 +44,7 @@ def export_run(
     thinking: bool = True,
     text: bool = True,
     all_probes: bool = False,
+    alternatives: bool = True,
     digits: int | None = None,
 ) -> int:
     """Write the traces of a run with one probe set, and return their number. The path `-` is standard output. With
@@ -51,14 +52,15 @@ def export_run(
     significant digits, which makes a compressed file of JSON lines much smaller.
 
     Without `thinking`, the text and the tokens of the thinking are left out; without `text`, also those of the questions
-    and what the model wrote, and of the paths of models and questions only the name of the file is kept. A file appears
-    only when it is complete.
+    and what the model wrote, and of the paths of models and questions only the name of the file is kept. Without
+    `alternatives`, the tokens of probes have no list of other tokens, which is half of a file. A file appears only when it
+    is complete.
     """
     as_parquet = _format(path, format) == "parquet"
     if as_parquet and digits is not None:
         raise UsageError("The numbers of a Parquet file are not rounded.", "Leave out --digits, or write a JSONL file.")
     with Store.open(folder) as store:
-        lines = exported(store, probe_set, thinking and text, text, all_probes)
+        lines = exported(store, probe_set, thinking and text, text, all_probes, alternatives)
         if path == STANDARD_OUTPUT:
             return _to_standard_output(lines, as_parquet, digits)
         with draft(path) as place:
@@ -81,9 +83,14 @@ def _to_standard_output(lines: Iterable[TraceLine], as_parquet: bool, digits: in
 
 
 def exported(
-    store: Store, probe_set: str | None = None, thinking: bool = True, text: bool = True, all_probes: bool = False
+    store: Store,
+    probe_set: str | None = None,
+    thinking: bool = True,
+    text: bool = True,
+    all_probes: bool = False,
+    alternatives: bool = True,
 ) -> Iterator[TraceLine]:
-    """Every trace as a line; without probes if the run has none. `thinking`, `text`, `all_probes`: see `export_run`."""
+    """Every trace as a line; without probes if the run has none. The other parameters: see `export_run`."""
     sets = store.probe_sets()
     name = probe_set or (DEFAULT if DEFAULT in sets else next(iter(sets), None))
     if name is not None and name not in sets:
@@ -100,7 +107,10 @@ def exported(
         kept = trace if thinking else replace(trace, ids=(), text="", logprobs=())
         kept = kept if text else replace(kept, question="", written="")
         kept = replace(kept, probes=before.get(key, ()) + kept.probes)
-        more = {one: more_probes(_of(key, traces), specs[one], trace.final) for one, traces in others.items()}
+        found = {one: _of(key, traces) for one, traces in others.items()}
+        if not alternatives:
+            kept, found = _without_alternatives(kept), {one: _without_alternatives(each) for one, each in found.items()}
+        more = {one: more_probes(each, specs[one], kept.final) for one, each in found.items()}
         yield to_line(kept, ids, config, specs[name] if name else None, more)
 
 
@@ -108,6 +118,15 @@ def _other_sets(store: Store, sets: Iterable[str], name: str) -> dict[str, Itera
     """The other sets in which every trace of this one was probed, with their traces, which come in the same order."""
     probed = store.probed(name)
     return {one: store.recorded(one, whole=True) for one in sets if one != name and probed <= store.probed(one)}
+
+
+def _without_alternatives(trace: RecordedTrace) -> RecordedTrace:
+    """The trace with the tokens that probes decoded, and not those that they might have decoded."""
+
+    def only_chosen(probe: Probe) -> Probe:
+        return replace(probe, tokens=tuple(replace(token, top=()) for token in probe.tokens))
+
+    return replace(trace, probes=tuple(map(only_chosen, trace.probes)), final=only_chosen(trace.final))
 
 
 def _of(key: Key, traces: Iterator[RecordedTrace]) -> RecordedTrace:

@@ -91,7 +91,7 @@ class EngineActor:
 
     async def probing(self, source: OneTrace, probe_set: ProbeSet, as_text: bool) -> tuple[Decision, int] | CgrError:
         """The probes of a trace, and the number of tokens that were read again."""
-        from cgr.lab.record.probe import Prober
+        from cgr.lab.record.prober import Prober
 
         tokens: list[int] = []
         prober = Prober(source, self._engine, probe_set, tokens.append, None, as_text)

@@ -182,7 +182,7 @@ async def agenerate(
         progress.begin(store, missing)
         progress.follow(engine)
         with progress.showing("Thinking", len(wanted), len(wanted) - len(missing)):
-            await Jobs(store, GENERATE, progress, sessions).run(missing, make, keep)
+            await Jobs(store, lambda key: [GENERATE], progress, sessions).run(missing, make, keep)
 
 
 async def generate_trace(

@@ -173,7 +173,7 @@ class _Bar(ProgressBar):
         yield from super().get_renderables()
 
 
-async def in_tasks(keys: Iterable[Key], work: Callable[[Key], Awaitable[None]], limit: int) -> None:
+async def in_tasks(keys: Iterable[T], work: Callable[[T], Awaitable[None]], limit: int) -> None:
     """Do the work for each key in asyncio tasks, at most `limit` at once. The first error ends all of them."""
     waiting = iter(keys)
 
@@ -190,13 +190,22 @@ async def in_tasks(keys: Iterable[Key], work: Callable[[Key], Awaitable[None]], 
 
 
 class Jobs:
-    """The missing traces of one stage of a run. `execute` decides where and how many run at once.
+    """The missing traces of a run. `stages`: what is made of a trace, for the list of failures. `execute` decides where and
+    how many run at once.
 
     An error of the store ends the work, and so does an engine that fails every time.
     """
 
-    def __init__(self, store: Store, stage: str, progress: Progress, sessions: int, *, execute: Execute = in_tasks) -> None:
-        self.store, self.stage, self.progress, self.sessions, self.execute = store, stage, progress, sessions, execute
+    def __init__(
+        self,
+        store: Store,
+        stages: Callable[[Key], Iterable[str]],
+        progress: Progress,
+        sessions: int,
+        *,
+        execute: Execute = in_tasks,
+    ) -> None:
+        self.store, self.stages, self.progress, self.sessions, self.execute = store, stages, progress, sessions, execute
         self._failures_in_a_row = 0
 
     async def run(self, keys: Iterable[Key], make: Callable[[Key], Awaitable[T]], keep: Callable[[Key, T], None]) -> None:
@@ -215,7 +224,8 @@ class Jobs:
         await self.execute(keys, work, self.sessions)
 
     def _failed(self, key: Key, error: CgrError) -> None:
-        self.store.add_failure(key, self.stage, error)
+        for stage in self.stages(key):
+            self.store.add_failure(key, stage, error)
         self.progress.trace_failed()
         self._failures_in_a_row += isinstance(error, EngineError)
         if self._failures_in_a_row >= self.sessions + MAX_FAILURES:
@@ -229,9 +239,9 @@ class Jobs:
 class Summary(Record):
     """The state of a run after a call, and what the call did.
 
-    `traces` of the `wanted` ones are in the run (or probed, in every set that the call makes). `new`, tokens and seconds
-    count this call, over all sets. `made_sets`: the sets that the call makes; `probe_set`: the last of them. `notes`:
-    sentences that were given to the user.
+    `traces` of the `wanted` ones are in the run (or probed, in every set that the call makes). `new` traces, tokens and
+    seconds count this call; thinking that is read once for several sets is counted once. `made_sets`: the sets that the
+    call makes; `probe_set`: the last of them. `notes`: sentences that were given to the user.
     """
 
     run: str

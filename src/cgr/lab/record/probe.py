@@ -1,178 +1,31 @@
 """Probes saved traces: the paper's protocol.
 
-Every saved trace is cut on its token ids and probed at each cut. A run can hold several probe sets; each is identified by
-what produced it: the cuts, the options of the probes, and the probed model.
+A run can hold several probe sets; each is identified by what produced it: the cuts, the options of the probes, and the
+probed model. Sets that are made by one call share the reading of each trace.
 """
 
 from __future__ import annotations
 
-import bisect
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import Any
 
-from cgr.drive.driver import Driver, answer_room
-from cgr.engines.base import Engine, Prompt, Sampling, is_ids, prompt_ids
-from cgr.errors import NotRecorded, UsageError
+from cgr.engines.base import Engine, Sampling
+from cgr.errors import CgrError, NotRecorded, UsageError
 from cgr.lab.record.cluster import ClusterEngine
-from cgr.lab.record.jobs import Jobs, Progress
-from cgr.lab.record.retrace import PlannedProbing, Reading, RetraceEngine, Survey, interval_cuts, piecewise, same_vocabulary
+from cgr.lab.record.jobs import Jobs, Progress, in_tasks
+from cgr.lab.record.prober import Prober
+from cgr.lab.record.retrace import PlannedProbing, same_vocabulary
+from cgr.lab.record.shared_reading import SharedReading, SharingEngine
 from cgr.lab.store import Key, Store, probing_stage
-from cgr.lab.store.config import IMPORTED, ProbeRequest, ProbeSet, same_model
-from cgr.lab.store.recorded import RecordedTrace, TraceSource, is_shadow
-from cgr.probing import ProbeSpec
-from cgr.reason import Abstention
-from cgr.records import Decision, Probe
-from cgr.rules import NoThinking, Rule, Seen
-from cgr.rules.marks import Place, marks
+from cgr.lab.store.config import IMPORTED, ProbeRequest, same_model
+from cgr.lab.store.recorded import is_shadow
+from cgr.records import Decision
 from cgr.solve import Model
 
 OpenModel = Callable[[str], Model]
-TEMPLATE_TOKENS = 1024  # more than a chat template adds to a question
 CHARACTERS_PER_TOKEN = 3  # fewer than most tokenizers need for a token
-
-
-@dataclass(frozen=True, kw_only=True)
-class AskAt(Rule):
-    """Probe at these positions, decode whole answers, and never stop."""
-
-    positions: tuple[int, ...]
-    name: ClassVar[str] = "ask-at"
-    needs: ClassVar[frozenset[str]] = frozenset({"logprobs"})
-
-    def next_probe(self, seen: Seen) -> int | None:
-        later = self.positions[bisect.bisect_right(self.positions, seen.at) :]
-        return later[0] if later else None
-
-
-@dataclass(frozen=True, slots=True)
-class Prober:
-    """Makes one probe set of one run. `generator`: the model that generated the traces, if it has another vocabulary.
-    `as_text`: the recorded ids are of no use to the probed model, so the text is encoded."""
-
-    store: TraceSource
-    engine: Engine
-    probe_set: ProbeSet
-    on_tokens: Callable[[int], None]
-    generator: Engine | None = None
-    as_text: bool = False
-    _texts: dict[int, str] = field(default_factory=dict)
-
-    async def probe(self, key: Key) -> Decision:
-        """The probes of one trace and its final answer, as the decision of a rule that never stops."""
-        if self.probe_set.where == "start":
-            return await self._before_thinking(key)
-        planned = await self.plan(key)
-        trace, cuts, final = planned.trace, planned.cuts, planned.final
-        if not cuts and final is not None:
-            end = (trace.ended, final.answer, final.certainty, final.closed, False, trace.thinking_tokens)
-            return Decision(*end, final=final)
-        reach = None if final is None else cuts[-1]
-        engine = RetraceEngine(
-            self.engine, trace, self.on_tokens, cuts=cuts, final=final, reading=planned.reading, reach=reach
-        )
-        return await self._drive(engine, AskAt(positions=cuts), planned.prompt, planned.spec, planned.room)
-
-    async def _before_thinking(self, key: Key) -> Decision:
-        """An answer without thinking as a probe; the final answer of the trace stays as it was."""
-        trace = self.store.trace(key)
-        spec = self.probe_set.asking.spec(trace.format, trace.question)
-        engine, room = RetraceEngine(self.engine, trace, self.on_tokens), await answer_room(self.engine, spec)
-        made = await self._drive(engine, NoThinking(), self._prompt(key, trace), spec, room)
-        return replace(made, probes=(cast(Probe, made.final),), final=None)
-
-    async def _drive(self, engine: RetraceEngine, rule: Rule, prompt: Prompt, spec: ProbeSpec, room: int) -> Decision:
-        session = await engine.open(prompt, Sampling(), room=room)
-        try:
-            outcome = await Driver(engine, session, spec, full=True).run(rule, engine.trace.budget, Abstention())
-        finally:
-            await session.close()
-        return outcome.decision
-
-    async def survey(self) -> Survey:
-        """How the traces of the run fit this model: which are encoded from text, and which are too long."""
-        keys = self.store.made() if self.probe_set.where != "start" else ()
-        survey = Survey(len(keys))
-        for key in keys:
-            if not await self._surely_fits(key):
-                planned = await self.plan(key)
-                survey.add(planned, await self.engine.decode(planned.reading.ids) if planned.encoded else None)
-        return survey
-
-    async def _surely_fits(self, key: Key) -> bool:
-        """Whether a trace with ids fits by a simple bound: no text has more tokens than bytes."""
-        trace = self.store.trace(key)
-        if self._is_text(trace):
-            return False
-        prompt, answer = self._prompt(key, trace), await answer_room(self.engine, self.probe_set.asking.spec(trace.format))
-        before = len(prompt) if is_ids(prompt) else len(str(prompt).encode()) + TEMPLATE_TOKENS
-        thinking = len(trace.text.encode()) if self.generator else trace.thinking_tokens
-        return before + thinking + answer <= self.engine.info.context
-
-    def _is_text(self, trace: RecordedTrace) -> bool:
-        return self.as_text or len(trace.ids) != trace.thinking_tokens
-
-    async def plan(self, key: Key) -> PlannedProbing:
-        """What of a trace is probed."""
-        trace = self.store.trace(key)
-        encoded = self._is_text(trace)
-        reading, positions = await (self._encoded(trace) if encoded else self._recorded(trace))
-        spec, prompt = self.probe_set.asking.spec(trace.format, trace.question), self._prompt(key, trace)
-        answer = await answer_room(self.engine, spec)
-        space = self.engine.info.context - len(await prompt_ids(prompt, self.engine)) - answer
-        cuts = tuple(at for at in positions if reading.offset(at) <= space)
-        final = trace.final if self._keeps_final() or len(reading.ids) > space else None
-        thinking = len(reading.ids) if final is None else reading.offset(cuts[-1]) if cuts else 0
-        left_out = len(positions) - len(cuts)
-        return PlannedProbing(trace, prompt, spec, reading, cuts, left_out, final, thinking + answer, encoded)
-
-    @property
-    def _own(self) -> bool:
-        """Whether the model that generated the traces is probed."""
-        return same_model(self.store.config, self.probe_set)
-
-    def _prompt(self, key: Key, trace: RecordedTrace) -> Prompt:
-        """The recorded ids if they are the probed model's; a paired engine and other models need the text."""
-        config = self.store.config
-        usable = self._own or (config.model == IMPORTED and not self.as_text)
-        recorded = self.store.prompt_ids(key) if usable and self.engine.prober is None else ()
-        if not recorded and not trace.question.strip():
-            raise NotRecorded(
-                f"Question {trace.question_id!r} has no text, so the model cannot be asked.", "Import it with `question`."
-            )
-        return recorded or config.prompt(trace.question)
-
-    def _keeps_final(self) -> bool:
-        """Whether the recorded final answer stays: it is the generator's, and with the same options it would be equal."""
-        usual = self.store.config.asking.known()
-        options = replace(self.probe_set.asking, aggregate=usual.aggregate)
-        return not self._own or options.reads == "entropy" or options == usual
-
-    async def _recorded(self, trace: RecordedTrace) -> tuple[Reading, tuple[int, ...]]:
-        """A trace by its ids, and the positions to probe, up to the end of the trace and below the budget."""
-        found = interval_cuts(trace, self.probe_set.interval) if self.probe_set.interval else await self._marks(trace.ids)
-        positions = tuple(at for at in found if at < trace.budget)
-        if self.generator is None:
-            return Reading(trace.ids, trace.thinking_tokens), positions
-        return await piecewise(trace, positions, self.generator, self.engine), positions
-
-    async def _encoded(self, trace: RecordedTrace) -> tuple[Reading, tuple[int, ...]]:
-        """The same for a trace by its text. Marks are found in the model's tokens; positions count the recorded ones."""
-        ids, length = await self.engine.encode(trace.text), trace.thinking_tokens
-        offsets = {}
-        if not self.probe_set.interval:
-            offsets = {-(-mark * length // len(ids)): mark for mark in reversed(await self._marks(ids))}
-        found = sorted(offsets) or (interval_cuts(trace, self.probe_set.interval) if self.probe_set.interval else ())
-        return Reading(ids, length, offsets), tuple(at for at in found if at < trace.budget)
-
-    async def _marks(self, ids: Sequence[int]) -> Sequence[int]:
-        return marks([await self._text(token) for token in ids], cast(Place, self.probe_set.where))
-
-    async def _text(self, token: int) -> str:
-        if token not in self._texts:
-            self._texts[token] = await (self.generator or self.engine).decode([token])
-        return self._texts[token]
 
 
 def probe_each(
@@ -184,17 +37,16 @@ def probe_each(
     sessions: int = 1,
     progress: Progress | None = None,
 ) -> list[str]:
-    """Make several probe sets, one after the other, with one loaded model. Returns their names.
+    """Make several probe sets with one loaded model. Returns their names.
 
     Only missing probes are made, so after an interruption the same call continues. `open_generator` opens the model that
     generated the traces, by name; it is called if the probed model has another vocabulary.
     """
 
-    async def work() -> list[str]:
-        return [
-            await aprobe(folder, one, model.engine, open_generator=open_generator, sessions=sessions, progress=progress)
-            for one in requests
-        ]
+    def work() -> Coroutine[Any, Any, list[str]]:
+        return aprobe_each(
+            folder, requests, model.engine, open_generator=open_generator, sessions=sessions, progress=progress
+        )
 
     return model.run(work)
 
@@ -209,44 +61,157 @@ async def aprobe(
     progress: Progress | None = None,
 ) -> str:
     """One probe set, for asynchronous code, with this many sessions of an engine at once. Returns the set's name."""
+    made = await aprobe_each(folder, [request], engine, open_generator=open_generator, sessions=sessions, progress=progress)
+    return made[0]
+
+
+async def aprobe_each(
+    folder: Path,
+    requests: Sequence[ProbeRequest],
+    engine: Engine,
+    *,
+    open_generator: OpenModel | None = None,
+    sessions: int = 1,
+    progress: Progress | None = None,
+) -> list[str]:
+    """The same for several probe sets: the model reads each trace once for all of them. Returns their names."""
     progress = progress or Progress(quiet=True)
     await engine.connect()
     with Store.open(folder, write=True) as store:
-        probe_set = request.probe_set(store.config, engine.info)
         check_probeable(store)
         generator, as_text = await _generator(store, engine, open_generator)
         try:
             thinker = generator.engine if generator else None
-            prober = Prober(store, engine, probe_set, progress.add_tokens, thinker, as_text)
-            survey = await prober.survey()
-            for note in survey.notes(engine.info):
-                progress.note(note)
-            if survey.cut_short and probe_set.where == "interval":  # not on a grid: some positions are missing
-                prober = replace(prober, probe_set=replace(probe_set, where="anywhere"))
-            name = store.add_probe_set(prober.probe_set, request.name)
-            progress.begin_set(name)
-            await _probe_all(store, prober, name, sessions, progress)
+            probers: dict[str, Prober] = {}
+            for request in requests:
+                probe_set = request.probe_set(store.config, engine.info)
+                prober = Prober(store, engine, probe_set, progress.add_tokens, thinker, as_text)
+                name, prober = await _begin_set(store, prober, request.name, progress)
+                probers[name] = prober
+            await SetsOfTraces(store, engine, probers, progress).make(sessions)
         finally:
             if generator:
                 await generator.aclose()
-    return name
+    return [*probers]
 
 
-async def _probe_all(store: Store, prober: Prober, name: str, sessions: int, progress: Progress) -> None:
-    traces, probed, engine = store.made(), store.probed(name), prober.engine
-    missing = [key for key in traces if key not in probed]
+async def _begin_set(store: Store, prober: Prober, name: str | None, progress: Progress) -> tuple[str, Prober]:
+    """The name of a probe set, and its prober, once the user was told how the traces fit the model."""
+    survey = await prober.survey()
+    for note in survey.notes(prober.engine.info):
+        progress.note(note)
+    if survey.cut_short and prober.probe_set.where == "interval":  # not on a grid: some positions are missing
+        prober = replace(prober, probe_set=replace(prober.probe_set, where="anywhere"))
+    name = store.add_probe_set(prober.probe_set, name)
+    progress.begin_set(name)
+    return name, prober
 
-    def keep(key: Key, decision: Decision) -> None:
-        progress.add_probes(decision.probes)
-        store.add_probing(key, name, decision.probes, decision.final)
 
-    async def remote(key: Key) -> Decision:
-        return await cast(ClusterEngine, engine).probing(store, key, prober.probe_set, prober.as_text, progress.add_tokens)
+@dataclass(frozen=True, slots=True)
+class SetsOfTraces:
+    """Several probe sets of a run, trace by trace."""
 
-    progress.follow(engine)
-    make = remote if isinstance(engine, ClusterEngine) else prober.probe
-    with progress.showing("Probing", len(traces), len(probed)):
-        await Jobs(store, probing_stage(name), progress, sessions).run(missing, make, keep)
+    store: Store
+    engine: Engine
+    probers: Mapping[str, Prober]
+    progress: Progress
+
+    async def make(self, sessions: int) -> None:
+        """Make what is missing, this many traces at once."""
+        missing = self._missing()
+        stages = {key: [probing_stage(name) for name in names] for key, names in missing.items()}
+        self.progress.follow(self.engine)
+        total = len(self.store.made())
+        with self.progress.showing("Probing", total, total - len(missing)):
+            jobs = Jobs(self.store, stages.__getitem__, self.progress, sessions)
+            await jobs.run(missing, lambda key: self._probe(key, missing[key]), self._keep)
+
+    def _missing(self) -> dict[Key, list[str]]:
+        """The sets that each trace lacks, for those that lack any."""
+        there = {name: self.store.probed(name) for name in self.probers}
+        lacking = {key: [name for name, probed in there.items() if key not in probed] for key in self.store.made()}
+        return {key: names for key, names in lacking.items() if names}
+
+    def _keep(self, key: Key, made: Mapping[str, Decision | CgrError]) -> None:
+        for name, one in made.items():
+            if isinstance(one, CgrError):
+                self.store.add_failure(key, probing_stage(name), one)
+            else:
+                self.progress.add_probes(one.probes)
+                self.store.add_probing(key, name, one.probes, one.final)
+
+    async def _probe(self, key: Key, names: Sequence[str]) -> dict[str, Decision | CgrError]:
+        """What came of each set; if none could be made, the first error is raised."""
+        made: dict[str, Decision | CgrError] = {}
+        together: dict[tuple[int, ...], dict[str, PlannedProbing]] = {}
+        for name in names:
+            prober = self.probers[name]
+            try:
+                if not self._shares(prober):
+                    made[name] = await self._alone(key, prober)
+                    continue
+                planned = await prober.plan(key)
+            except CgrError as error:
+                made[name] = error
+                continue
+            if planned.known:
+                made[name] = planned.known
+            else:
+                together.setdefault(planned.reading.ids, {})[name] = planned
+        for some in together.values():
+            made |= await self._in_one_reading(some)
+        errors = [one for one in made.values() if isinstance(one, CgrError)]
+        if len(errors) == len(made):
+            raise errors[0]
+        return made
+
+    def _shares(self, prober: Prober) -> bool:
+        """Whether a set can be made together with others. Packed probes read a trace once for each set; a cluster and
+        probes before the thinking have sessions of their own."""
+        alone = isinstance(self.engine, ClusterEngine) or self.engine.capabilities.packed
+        return not alone and prober.probe_set.where != "start"
+
+    async def _alone(self, key: Key, prober: Prober) -> Decision:
+        if isinstance(self.engine, ClusterEngine):
+            return await self.engine.probing(self.store, key, prober.probe_set, prober.as_text, self.progress.add_tokens)
+        return await prober.probe(key)
+
+    async def _in_one_reading(self, planned: Mapping[str, PlannedProbing]) -> dict[str, Decision | CgrError]:
+        """Sets whose trace is the same to the model, on one session."""
+        one = next(iter(planned.values()))
+        if len(planned) == 1:
+            return {name: await _or_error(self.probers[name].carry_out(one, self.engine)) for name in planned}
+        room = max(each.room for each in planned.values())
+        try:
+            session = await self.engine.open(one.prompt, Sampling(), room=room)
+        except CgrError as error:
+            return dict.fromkeys(planned, error)
+        shared = SharedReading(session, one.reading.ids, len(planned))
+        engine, made = SharingEngine(self.engine, shared), dict[str, Decision | CgrError]()
+
+        async def probe(name: str) -> None:
+            prober = self.probers[name]
+            if planned[name] is not one:  # the tokens are read once, so one of the sets counts them
+                prober = replace(prober, on_tokens=_not_counted)
+            made[name] = await _or_error(prober.carry_out(planned[name], engine))
+
+        try:
+            await in_tasks(planned, probe, len(planned))
+        finally:
+            await session.close()
+        return made
+
+
+async def _or_error(work: Awaitable[Decision]) -> Decision | CgrError:
+    """A decision, or the error that there was instead."""
+    try:
+        return await work
+    except CgrError as error:
+        return error
+
+
+def _not_counted(tokens: int) -> None:
+    """For tokens that are counted elsewhere."""
 
 
 def check_probeable(store: Store) -> None:

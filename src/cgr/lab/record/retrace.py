@@ -30,7 +30,7 @@ from cgr.engines.forwarding import ForwardingEngine, ForwardingSession
 from cgr.errors import DoesNotFit, EngineError, NotRecorded
 from cgr.lab.store.recorded import RecordedTrace
 from cgr.probing import ProbeSpec
-from cgr.records import Conversation, Probe
+from cgr.records import Conversation, Decision, Probe
 
 NO_ID = 0  # stands for a thinking token whose id was not recorded
 
@@ -75,6 +75,15 @@ class PlannedProbing:
     final: Probe | None
     room: int
     encoded: bool
+
+    @property
+    def known(self) -> Decision | None:
+        """What comes of it, if there is nothing to probe and the final answer is known."""
+        if self.cuts or self.final is None:
+            return None
+        final, trace = self.final, self.trace
+        end = (trace.ended, final.answer, final.certainty, final.closed, False, trace.thinking_tokens)
+        return Decision(*end, final=final)
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from typing import Literal
 from cgr.drive.driver import Driver, answer_room
 from cgr.engines.base import Engine, Sampling
 from cgr.errors import CgrError, UsageError
-from cgr.lab.record.probe import AskAt
+from cgr.lab.record.prober import AskAt
 from cgr.lab.record.retrace import RetraceEngine, interval_cuts
 from cgr.lab.store.config import Asking, ProbeSet, RunConfig
 from cgr.lab.store.needed_probes import requests_of, satisfies
