@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,8 +23,9 @@ from cgr.probing import (
     entropy_bounds,
     open_braces,
     opens_brace,
+    option_letters,
 )
-from cgr.records import Token
+from cgr.records import Probe, Token
 from tests.support import spec, tokens_of
 
 SHAPES: list[tuple[str, list[tuple[str, float]], str, list[float], bool]] = [
@@ -52,6 +55,14 @@ SHAPES: list[tuple[str, list[tuple[str, float]], str, list[float], bool]] = [
     ("white space inside a token", [(" 4 ", 0.9), ("}", 0.1)], "4", [0.9], True),
     ("white space before the brace", [("4", 0.9), (" }", 0.1)], "4", [0.9], True),
     ("half a character", [("4", 0.9), ("", 0.6), ("°", 0.7), ("}", 0.1)], "4°", [0.9, 0.6, 0.7], True),
+    ("half a character and no answer", [("", 0.6), ("}", 0.1)], "", [], True),
+    (
+        "braces in braces",
+        [("x_{a_{1}}", 0.9), ("+{{", 0.8), ("}}", 0.7), ("}", 0.1)],
+        "x_{a_{1}}+{{}}",
+        [0.9, 0.8, 0.7],
+        True,
+    ),
 ]
 
 
@@ -144,6 +155,14 @@ def test_nothing_after_the_brace_is_read(before: tuple[str, list[str]], after: t
     assert answer_span((*tokens, *tokens_of(*after[1]))) == span
 
 
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("", 0), ("a", 0), ("{", 1), ("{a b", 1), ("{a{b", 2), ("{a{b}c", 1), ("{}", 0), ("}", 0), ("}}{a", 1), ("{}}{", 1)],
+)
+def test_braces_that_a_text_leaves_open(text: str, count: int) -> None:
+    assert open_braces(text) == count
+
+
 @given(texts)
 def test_open_braces_are_never_negative(text: str) -> None:
     assert open_braces(text) >= 0
@@ -170,13 +189,49 @@ def test_the_defaults() -> None:
     assert ProbeSpec() == ProbeSpec(PREFIX, 32, "min", "never")
 
 
-def test_what_a_spec_refuses() -> None:
-    with pytest.raises(UsageError, match="at least one token"):
-        ProbeSpec(max_answer_tokens=0)
-    with pytest.raises(UnknownName, match="aggregate"):
-        ProbeSpec(aggregate="median")
-    with pytest.raises(UnknownName, match="close-think"):
-        ProbeSpec(close_think="sometimes")  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("changes", "error", "message", "hint"),
+    [
+        (
+            {"max_answer_tokens": 0},
+            UsageError,
+            "An answer needs at least one token.",
+            "Use --max-answer-tokens 1 or more.",
+        ),
+        (
+            {"aggregate": "median"},
+            UnknownName,
+            "There is no aggregate called 'median'.",
+            "Did you mean 'mean'? Known: geometric-mean, mean, min, options, product.",
+        ),
+        (
+            {"close_think": "sometimes"},
+            UnknownName,
+            "There is no close-think policy called 'sometimes'.",
+            "Known: always, auto, never.",
+        ),
+        (
+            {"reads": "minds"},
+            UnknownName,
+            "There is no kind of reading called 'minds'.",
+            "Known: answer, entropy, text.",
+        ),
+        (
+            {"prefix": "So: "},
+            UsageError,
+            "The answer after the prefix 'So: ' could never be closed: it leaves no brace open.",
+            "End the prefix with an open brace, as in 'Final Answer: \\boxed{'.",
+        ),
+    ],
+)
+def test_what_a_spec_refuses(changes: dict[str, Any], error: type[UsageError], message: str, hint: str) -> None:
+    with pytest.raises(error) as caught:
+        ProbeSpec(**changes)
+    assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+def test_one_token_is_enough_for_an_answer() -> None:
+    assert ProbeSpec(max_answer_tokens=1).limit == 1
 
 
 @pytest.mark.parametrize(
@@ -207,9 +262,11 @@ def test_a_low_token_is_enough_where_certainty_can_only_fall(aggregate: str, cut
 
 
 def test_reading_a_probe() -> None:
-    probe = spec().read(8, tokens_of(("4", 0.9), ("2", 0.7), ("}", 0.2)))
-    assert (probe.at, probe.answer, probe.closed, probe.bound, probe.decoded) == (8, "42", True, False, 3)
-    assert probe.certainty == pytest.approx(0.7)
+    tokens = (Token(1, "4", 0.0), Token(2, "2", -0.25), Token(3, "}", -1.0))
+    probe = spec(prefix="Say: {").read(8, tokens)
+    assert probe == Probe(
+        8, "42", math.exp(-0.25), True, (1.0, math.exp(-0.25)), tokens, suffix="Say: {", bound=False, decoded=3
+    )
     assert probe.valid
 
 
@@ -243,6 +300,8 @@ def tops(*chances: float) -> tuple[tuple[int, float], ...]:
         ((0.5, 0.25), None, 1.5, math.inf),
         ((0.5, 0.25), 4, 1.5, 1.75),
         ((0.5, 0.25), 3, 1.5, 1.5),
+        ((0.5, 0.25), 2, 1.0, 1.0),  # the whole vocabulary is known: no rest, though they do not add up to 1
+        ((0.5, 0.25), 1, 1.0, 1.0),
     ],
 )
 def test_the_entropy_lies_between_bounds(
@@ -250,6 +309,10 @@ def test_the_entropy_lies_between_bounds(
 ) -> None:
     """What was not seen is one token at the least, and spread over the rest of the vocabulary at the most."""
     assert list(entropy_bounds(tops(*chances), vocabulary)) == pytest.approx([low, high])
+
+
+def test_a_token_that_cannot_follow_has_no_entropy() -> None:
+    assert entropy_bounds([(0, 0.0), (1, -math.inf), (2, -1000.0)]) == (0.0, 0.0)
 
 
 @given(st.lists(st.floats(0.01, 1.0), min_size=2, max_size=12), st.integers(1, 12))
@@ -265,12 +328,56 @@ def test_a_probe_for_the_entropy_alone_decodes_one_token_and_holds_no_answer() -
     token = Token(3, "So", math.log(0.5), tops(0.5, 0.25, 0.1, 0.05, 0.05, 0.04, 0.01))
     assert (spec.limit, spec.done()([token])) == (1, True)
     assert spec.top > 100
+    assert spec.span(tokens_of("5", "}")) == Span("", (), False)
     probe = spec.read(9, [token])
-    assert (probe.answer, probe.closed, probe.certainty, probe.bound, probe.decoded) == ("", False, 0.0, False, 1)
+    kept = Token(3, "So", math.log(0.5), token.top[:5])
+    assert replace(probe, probabilities=(), entropy=None) == Probe(
+        9, "", 0.0, False, tokens=(kept,), suffix="\n</think>\n", decoded=1
+    )
     assert probe.entropy == pytest.approx(entropy_bounds(token.top)[0])
     assert list(probe.probabilities) == pytest.approx([1.0])
-    assert len(probe.tokens[0].top) == 5
     assert spec.read(9, [Token(3, "So", 0.0)]).entropy is None
+
+
+@pytest.mark.parametrize(
+    ("chances", "entropy", "share"),
+    [
+        ((0.5, 0.25), 1.5, 0.75),  # the rest counts as one token
+        ((1.0, 2**-10), 10 / 1024, 1.0),  # more than 1 in all can only be rounding
+    ],
+)
+def test_an_entropy_is_the_lower_bound_with_the_share_that_was_seen(
+    chances: tuple[float, ...], entropy: float, share: float
+) -> None:
+    probe = ProbeSpec("\n</think>\n", reads="entropy").read(9, [Token(3, "So", math.log(0.5), tops(*chances))])
+    assert probe.entropy == pytest.approx(entropy)
+    assert probe.probabilities == pytest.approx((share,))
+
+
+@pytest.mark.parametrize(
+    ("changes", "pieces", "place"),
+    [
+        ({"options": ("A", "B")}, ["B", "}"], 0),
+        ({"options": ("A", "B")}, [" ", "b}.\n"], 1),  # in one token with what is around it, in lower case
+        ({"options": ("A", "B")}, ["(", "B", ")", "}"], 1),
+        ({"options": ("A", "B")}, ["(B)", "}"], 0),
+        ({"options": ("A", "B")}, ["B:", " ", "B", "}"], 0),  # the first of two
+        ({"options": ("A", "B")}, ["7", "}"], None),  # an answer that is no letter
+        ({"options": ("A", "B")}, ["Both", "}"], None),
+        ({"options": ("A", "B")}, [], None),
+        ({"options": ("A", "B"), "reads": "text"}, ["A", "}", "B"], 0),
+        ({"options": ("A", "B"), "reads": "entropy"}, ["A", "}"], None),  # there is no answer
+        ({}, ["B", "}"], None),  # a question without options
+    ],
+)
+def test_the_token_with_the_letter_of_the_answer(changes: dict[str, Any], pieces: list[str], place: int | None) -> None:
+    tokens = tokens_of(*pieces)
+    assert spec(**changes).letter_token(tokens) == (None if place is None else tokens[place])
+
+
+def test_a_question_can_have_as_many_options_as_there_are_letters() -> None:
+    letters = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    assert option_letters("\n".join(f"{letter}) {ord(letter)}" for letter in letters)) == letters
 
 
 def test_a_probe_for_the_text_goes_on_behind_the_answer() -> None:
@@ -287,5 +394,3 @@ def test_a_way_of_ones_own_goes_over_the_settings() -> None:
     settings = ProbeSpec("Say: {", 7, "product", "auto")
     assert Asks().over(settings) == settings
     assert Asks(max_answer_tokens=3, reads="text").over(settings) == ProbeSpec("Say: {", 3, "product", "auto", "text")
-    with pytest.raises(UnknownName, match="kind of reading"):
-        ProbeSpec(reads="minds")  # type: ignore[arg-type]

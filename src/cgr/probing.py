@@ -132,7 +132,7 @@ class ProbeSpec:
 
     def letter_token(self, tokens: Sequence[Token]) -> Token | None:
         """The token with the letter of the answer, if the question has options and the answer is a letter."""
-        letter = certainty.letter_in(self.span(tokens).answer) if self.options and self.reads != "entropy" else None
+        letter = certainty.letter_in(self.span(tokens).answer) if self.options else None
         return next((one for one in tokens if letter and one.text.strip(AROUND_LETTER).upper() == letter), None)
 
     def with_options(self, probe: Probe, token: Token, texts: Mapping[int, str]) -> Probe:

@@ -158,12 +158,12 @@ def _probe(rule: Rule, seen: Seen) -> Generator[Request, Reply, Seen]:
 
 
 def _settled(rule: Rule, seen: Seen, action: Action, separate_prober: bool) -> Generator[Request, Reply, Decision]:
-    """A sure probe's answer is the answer: nothing more is decoded, unless the probe holds no answer or was made on another
-    model. If the rule gave up, there is no answer."""
+    """A sure probe's answer is the answer: nothing more is decoded, unless the probe holds no answer, was made on another
+    model, or was not made at all. If the rule gave up, there is no answer."""
     if action == GIVE_UP:
         last = seen.last if seen.probes else Probe(seen.at, "", 0.0, closed=False)
         return _decision(seen, last, "gave_up", abstained=True)
-    if rule.answers and not separate_prober:
+    if rule.answers and seen.probes and not separate_prober:
         return _decision(seen, seen.last, "certainty")
     final = cast(Probe, (yield Ask(seen.at, final="certainty", close_thinking=not rule.answers)))
     return _decision(seen, final, "certainty", final=final)

@@ -147,6 +147,26 @@ def test_loops(ids: tuple[int, ...], found: bool) -> None:
     assert loops(ids, 3, 6, 4) == found
 
 
+@pytest.mark.parametrize(
+    ("ids", "least", "found"),
+    [
+        ((1, 2, 3) * 3, 6, True),
+        ((1, 2, 3, 4) * 3, 6, True),
+        ((1, 2, 3) * 2, 6, False),
+        ((9, 1, 1, 1), 3, True),
+        ((9, 1, 1), 2, False),
+        ((9, 1, 1, 1), 4, False),
+    ],
+)
+def test_loops_of_any_length_up_to_the_longest(ids: tuple[int, ...], least: int, found: bool) -> None:
+    """Three times, at most four a turn, one included."""
+    assert loops(ids, 3, least, 4) == found
+
+
+def test_a_stop_of_unknown_certainty_is_one_at_a_loop() -> None:
+    assert BREAKER.why("certainty") == "the thinking repeated itself"
+
+
 def test_a_loop_cannot_be_looked_for_without_tokens() -> None:
     final = Probe(4, "7", 0.9, True, (0.9,))
     trace = RecordedTrace("q", 0, "7", 4, "budget", 4, final)

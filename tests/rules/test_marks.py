@@ -53,3 +53,31 @@ def test_what_was_named_stays_whatever_follows(texts: list[str], place: Place, d
     more = data.draw(st.lists(st.sampled_from(PIECES), max_size=8))
     if mark is not None:
         assert marks([*texts, *more], place)[0] == mark
+
+
+@pytest.mark.parametrize(
+    ("texts", "place", "settled"),
+    [
+        ([], "wait", 0),
+        (["a"], "wait", 0),
+        (["0123456789", "abc"], "wait", 0),
+        (["0123456789", "abcd", "efghijklm"], "wait", 1),
+        (["0123456789", "abc", "efghijklm"], "wait", 0),
+        (["a", "b"], "paragraph", 1),
+        (["a", "b", "\n"], "paragraph", 2),
+        (["a", "\n\n", "b", "c"], "paragraph", 3),
+    ],
+)
+def test_tokens_in_which_no_mark_can_appear_any_more(texts: list[str], place: Place, settled: int) -> None:
+    """A word of 13 letters, or the line breaks at the end, may still become a mark."""
+    coming = Marks(place)
+    for text in texts:
+        coming.add(text)
+    assert coming.settled == settled
+
+
+def test_two_paragraphs_in_a_token_are_one_mark() -> None:
+    coming = Marks("paragraph")
+    for text in ("a\n\nb\n\nc", "d", "\n\n", "e"):
+        coming.add(text)
+    assert [coming.after(at, over=True) for at in range(4)] == [1, 3, 3, None]

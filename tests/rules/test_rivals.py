@@ -237,8 +237,11 @@ def test_the_mean_and_variance_of_eat_as_its_definition_has_them() -> None:
 
 
 def test_eat_without_entropies_says_so() -> None:
-    with pytest.raises(NotRecorded, match="has no entropy"):
+    with pytest.raises(NotRecorded) as caught:
         Eat().levels([asked("7", 0.5)])
+    assert caught.value.message == "The probe at token 0 has no entropy."
+    assert caught.value.hint == "Use an engine that gives it: see `cgr doctor`."
+    assert Eat().levels([]) == []
 
 
 def test_every_rival_has_a_parameter_to_compare_over_with_cautious_values_last() -> None:

@@ -22,6 +22,8 @@ from cgr.rules.stated import NEVER, stated
         ("\\frac{1}{2} x", "x is $\\dfrac{1}{2} x$.", (1, 1)),
         ("x + 1", "we get x+1 here", (1, 5)),
         ("", "anything", NEVER),
+        ("", "a+(b)", NEVER),
+        (" ", "a+(b)", NEVER),
         ("7", "", NEVER),
     ],
 )

@@ -67,9 +67,7 @@ class Marks:
             if match.end() == len(self._text) and not over:
                 break
             self._searched = match.end()
-            position = _position(match, self._starts, self.place)
-            if position and position not in self._found[-1:]:
-                self._found.append(position)
+            self._found.append(_position(match, self._starts, self.place))
         self._searched = max(self._searched, self._undecided())
 
     def _undecided(self) -> int:

@@ -1,444 +1,373 @@
-"""An array form makes the decisions of the loop, and a rule that changes it is replayed by the loop."""
+"""Decisions over arrays, compared in full with values computed by hand. `test_array_forms` compares them with the loop."""
 
 from __future__ import annotations
 
-import math
-import random
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from cgr.errors import NotRecorded, UsageError
-from cgr.lab.decide.arrays import Decisions, ProbeArrays, at_budget, decide_arrays
-from cgr.lab.decide.columns import Columns
-from cgr.lab.decide.replay import decide, decide_probes, replayed
-from cgr.lab.store.recorded import RecordedTrace, RunInfo
-from cgr.probing import ProbeSpec, ProbeStyle
-from cgr.records import Ended, Probe, Token
-from cgr.rules import (
-    GIVE_UP,
-    GO_ON,
-    STOP,
-    Action,
-    Cgr,
-    DeepConf,
-    FixedBudget,
-    KeepThinking,
-    LevelRule,
-    Rule,
-    Seen,
-    known_rules,
-    make_rule,
+from cgr.errors import NotRecorded
+from cgr.lab.decide.arrays import (
+    Decisions,
+    ProbeArrays,
+    at_budget,
+    at_end,
+    decide_arrays,
+    first_sure,
+    first_true,
 )
-from tests.lab.runs import probe, trace
+from cgr.lab.decide.columns import Columns
+from cgr.lab.store.recorded import RecordedTrace, RunInfo
+from cgr.lab.types import Bools
+from cgr.probing import ProbeSpec, ProbeStyle
+from cgr.records import Ended
+from cgr.rules import Rule
+from cgr.rules.actions import ArrayDecisions
+from tests.lab.runs import trace
 
-BUDGETS, INTERVAL = (40, 60), 10
-INFO = RunInfo("made", "none", "none", max(BUDGETS), INTERVAL)
-LEVELS = (0.0, 0.3, 0.5, 0.9, 0.99, 1.0)
-FIELDS = ("at", "sure", "certainty", "closed", "right", "probe_tokens", "suffix_tokens", "gave_up", "agrees")
-# Values of parameters, beside the main one and the distance between probes.
-PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
-    "conformal": {"floor": st.sampled_from(LEVELS), "weight": st.sampled_from((0.5, 0.95))},
-    "deer": {"average": st.sampled_from(("avg1", "avg2")), "trials": st.integers(1, 4)},
-    "eat": {"min_steps": st.integers(1, 3)},
-    "puma-verify": {"drop": st.sampled_from((0.0, 0.2, 1.0))},
-    "calibrated": {
-        "rare": st.integers(1, 3),
-        "low": st.sampled_from((0.0, 0.3, 0.5)),
-        "then": st.sampled_from(("answer", "give-up")),
-        "near": st.sampled_from((0.4, 0.8, 1.0)),
-        "weights": st.sampled_from(
-            (
-                ((0.0, 1.0, 0.0, 0.0, 0.0), (0.1, 0.0, 0.0, 0.0, 0.0)),
-                ((0.5, 0.4, 1.0, -0.5, -1.0), (0.4, 0.0, 0.1, 0.1, 0.0)),
-                ((0.5, 0.4, 1.0, -0.5, -1.0, 1.0, 0.5, -0.2), (0.4, 0.0, 0.1, 0.1, 0.0, 0.1, 0.1, -0.1)),
-            )
-        ),
-        "hopeless": st.sampled_from(((), ((0.2, 0.6), (0.4, 0.9)))),
-    },
-    "cgr-drought": {"floor": st.sampled_from(LEVELS), "threshold": st.sampled_from(LEVELS)},
-    "code-stop": {"first": st.sampled_from(LEVELS), "threshold": st.sampled_from(LEVELS), "ramp": st.integers(1, 3)},
-    "deepconf": {"floor": st.sampled_from((3.0, 4.0, 5.0)), "window": st.integers(1, 6)},
-}
-MAINS = {"cgr-drought": (0.1, 0.3, 0.5, 1.0), "code-stop": (0.5, 1.0, 2.0, 3.0)}  # where the levels cannot be its values
-WITH_ARRAYS = [name for name in known_rules() if make_rule(name).has_array_form]
+INFO = RunInfo("made", "none", "none", 60, 10)
+HINT = "Record it with `cgr probe`, or use a rule and a threshold that the recording can decide."
 
 
-@st.composite
-def probes_at(draw: st.DrawFn, at: int) -> Probe:
-    closed = draw(st.booleans())
-    made = probe(
-        at,
-        draw(st.sampled_from(("7", "7.0", "8", "x", ""))),
-        draw(st.lists(st.sampled_from(LEVELS), max_size=3)),
-        closed=closed,
-        bound=not closed and draw(st.integers(0, 5)) == 0,
-    )
-    text = draw(st.sampled_from(("7}", "7} wait", "7} now</think>")))
-    stated = draw(st.sampled_from(((0, 0), (1, 20), (3, 0), (2, 5), None)))
-    made = replace(made, suffix_ids=(1, 2), entropy=draw(st.sampled_from((0.0, 0.5, 3.0))), stated=stated)
-    return replace(made, tokens=(Token(0, text, -0.1),))
-
-
-@st.composite
-def recordings(draw: st.DrawFn) -> tuple[list[RecordedTrace], list[RecordedTrace]]:
-    """Traces with probes on a grid that may have holes, or anywhere; the same with other answers at the same places."""
-    traces, answers = [], []
-    grid, question = draw(st.booleans()), st.sampled_from(("a", "b"))
-    for seed in range(draw(st.integers(1, 4))):
-        budget, name = draw(st.sampled_from(BUDGETS)), draw(question)
-        length = draw(st.integers(1, budget))
-        ended: Ended = "budget" if length == budget else "end_of_thinking"
-        last = min(length, budget - 1)
-        holes = draw(st.sets(st.integers(1, 5), max_size=1))
-        on_grid = [INTERVAL * place for place in range(1, last // INTERVAL + 1) if place not in holes]
-        places = on_grid if grid else sorted(draw(st.sets(st.integers(1, last), max_size=5)))
-        final = replace(draw(probes_at(length)), bound=False)
-        gold, chance = draw(st.sampled_from((None, "7", "8"))), random.Random(draw(st.integers(0, 99)))
-        tops = tuple(chance.choices((-2.0, -4.0, -6.0, math.nan), k=length))
-        made = RecordedTrace(name, seed, gold, length, ended, budget, final, tops=tops)
-        traces.append(replace(made, probes=tuple(draw(probes_at(at)) for at in places)))
-        answers.append(replace(made, probes=tuple(replace(draw(probes_at(at)), bound=False) for at in places)))
-    return traces, answers
-
-
-@st.composite
-def rules(draw: st.DrawFn, name: str) -> Rule:
-    known, cls = known_rules()[name].parameters(), known_rules()[name]
-    given = {key: draw(values) for key, values in PARAMETERS.get(name, {}).items()}
-    for spacing in ("interval", "every"):
-        if spacing in known:
-            given[spacing] = draw(st.sampled_from((INTERVAL, 2 * INTERVAL, 7 * INTERVAL)))
-    if cls.main is not None:
-        whole = isinstance(known[cls.main], int)
-        values = MAINS.get(name, (*LEVELS, *cls.grid))
-        given[cls.main] = draw(st.integers(1, 3) if whole else st.sampled_from(values))
-    if "weights" in given:
-        given["answered"], given["left"] = given.pop("weights")
-    return make_rule(name, **given).within(max(BUDGETS))
-
-
-def or_none(decided: Callable[[], Decisions]) -> Decisions | None:
-    try:
-        return decided()
-    except NotRecorded:
-        return None
-
-
-def assert_same(one: Decisions | None, other: Decisions | None) -> None:
-    assert (one is None) == (other is None)
-    if one and other:
-        for name in FIELDS:
-            assert getattr(one, name).tolist() == pytest.approx(getattr(other, name).tolist()), name
-
-
-@pytest.mark.parametrize("name", WITH_ARRAYS)
-@given(data=st.data())
-def test_an_array_form_makes_the_decisions_of_the_loop(name: str, data: st.DataObject) -> None:
-    """On any recording; what one of them cannot decide, the other cannot decide either."""
-    rule, (traces, answers), irregular = data.draw(rules(name)), data.draw(recordings()), data.draw(st.booleans())
-    closed = None if rule.answers else Columns.of(answers, INFO)
-    probes = ProbeArrays(Columns.of(traces, INFO), ProbeSpec(), lambda whole: traces, closed, irregular=irregular)
-    assert rule.has_array_form
-    own = None if rule.answers else answers
-    slow = or_none(lambda: replayed(rule, traces, ProbeSpec(), own, irregular=irregular))
-    assert_same(or_none(lambda: decide_arrays(rule, probes)), slow)
-
-
-BUILT_IN = {name: cls for name, cls in known_rules().items() if cls.__module__.startswith("cgr.rules")}
-ANY_POSITION = [name for name, cls in BUILT_IN.items() if cls.any_position and cls.place is None]
-
-
-def test_these_rules_are_decided_by_probes_at_any_position() -> None:
-    """`adaptive` chooses its positions on a grid."""
-    assert set(ANY_POSITION) == {
-        *("answer-consistency", "calibrated", "cgr", "cgr-drought", "cgr-forced", "code-stop", "conformal", "dynasor"),
-        *("give-up", "loop-breaker", "puma-verify", "smoothed", "sure-twice"),
-    }
-    assert [name for name in BUILT_IN if make_rule(name).needs_grid] == ["adaptive"]
-    assert Level.any_position
-    assert not ProbesElsewhere.any_position
-    assert ProbesElsewhere().needs_grid
-
-
-@pytest.mark.parametrize("name", [name for name in ANY_POSITION if name not in ("cgr-forced", "loop-breaker")])
-@given(data=st.data())
-def test_on_a_grid_the_recorded_positions_are_those_of_the_rule(name: str, data: st.DataObject) -> None:
-    """By the loop and, where there is one, by the array form."""
-    spacing = {"interval", "every"} & known_rules()[name].parameters().keys()
-    at_each = dict.fromkeys(spacing, INTERVAL) | ({"rare": 1} if name == "calibrated" else {})
-    rule, (traces, _) = replace(data.draw(rules(name)), **at_each), data.draw(recordings())
-    whole = [replace(one, probes=tuple(made for made in one.probes if made.at % INTERVAL == 0)) for one in traces]
-    columns = Columns.of(whole, INFO)
-    arrays = {flag: ProbeArrays(columns, ProbeSpec(), lambda _: whole, irregular=flag) for flag in (False, True)}
-    if (on_grid := or_none(lambda: decide_probes(rule, arrays[False]))) is not None:
-        assert_same(or_none(lambda: decide_probes(rule, arrays[True])), on_grid)
-
-
-def test_probes_at_irregular_positions_decide_a_rule_that_reads_what_was_probed() -> None:
-    """Every probe is read, in order, whatever the interval of the rule; a rule that chooses positions is refused."""
-    asked = [(7, "8", (0.6,), True), (11, "7", (0.97,), True), (31, "7", (0.99,), True), (32, "7", (1.0,), True)]
-    traces = [trace("q", 0, "7", 60, "budget", ("7", 0.5), asked, budget=60)]
-    columns = Columns.of(traces, replace(INFO, interval=0))
-    expected = {"cgr": 31, "give-up": 31, "sure-twice": 31, "smoothed": 31, "conformal": 32, "calibrated": 32}
-    expected |= {"answer-consistency": 32, "puma-verify": 32}
-    thresholds = {"cgr": 0.99, "give-up": 0.99, "conformal": 0.99, "sure-twice": 0.97, "smoothed": 0.96}
-    for name, at in expected.items():
-        given = {"threshold": thresholds[name]} if name in thresholds else {}
-        rule = make_rule(name, **given).within(60)
-        decided = decide(rule, columns, traces)
-        assert decided.at.tolist() == [at], name
-        assert_same(decided, replayed(rule, traces, irregular=True))
-        assert decided.probe_tokens.tolist() == [2 * sum(position <= at for position, *_ in asked)]
-    with pytest.raises(NotRecorded, match="'adaptive' chooses where to probe; these probes are at irregular positions"):
-        decide(make_rule("adaptive"), columns, traces)
-    assert decide(FixedBudget(), columns, traces).at.tolist() == [60]
-
-
-def test_a_rule_cannot_give_up_on_a_probe_that_was_cut_short() -> None:
-    """Its certainty is only a bound: neither form may use it."""
-    asked = [probe(at, "7", (0.9,)) for at in (10, 20, 30, 40)]
-    last = probe(50, "", (0.9,), closed=False, bound=True)
-    one = replace(three()[2], probes=(*asked, last))
-    rule = make_rule("conformal", threshold=1.0, floor=1.0, weight=1.0, interval=INTERVAL).within(60)
-    for decided in (partial(decide, rule, Columns.of([one], INFO), [one]), partial(replayed, rule, [one])):
-        with pytest.raises(NotRecorded, match="at token 50"):
-            decided()
-    whole = replace(one, probes=(*asked, replace(last, bound=False)))
-    assert decide(rule, Columns.of([whole], INFO), [whole]).gave_up.all()
-
-
-def test_these_rules_have_an_array_form() -> None:
-    assert set(WITH_ARRAYS) == {
-        *("cgr", "fixed-budget", "answer-consistency", "calibrated", "conformal", "deepconf", "deer", "dynasor", "eat"),
-        *("cgr-drought", "code-stop", "puma-verify"),
-    }
-
-
-@given(recordings(), st.sampled_from(LEVELS), st.sampled_from(LEVELS))
-def test_levels_are_kept_for_other_thresholds(
-    made: tuple[list[RecordedTrace], list[RecordedTrace]], first: float, second: float
-) -> None:
-    traces, _ = made
-    probes = ProbeArrays(Columns.of(traces, INFO), ProbeSpec(), lambda whole: traces)
-    for threshold in (first, second):
-        rule = make_rule("puma-verify", threshold=threshold, interval=INTERVAL, drop=0.5)
-        fast, slow = partial(decide_arrays, rule, probes), partial(replayed, rule, traces)
-        assert_same(or_none(fast), or_none(slow))
-
-
-# Rules of users
-
-
-@dataclass(frozen=True, kw_only=True)
-class Level(LevelRule):
-    """A plain rule of a user: it stops from a certainty of .9 on."""
-
-    interval: int = INTERVAL
-    needs: ClassVar[frozenset[str]] = frozenset({"logprobs"})
-
-    def enough(self, level: Any) -> Any:
-        return level >= 0.9
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProbesAtEnd(Level):
-    probes_at_end: ClassVar[bool] = True
-
-    def on_end(self, seen: Seen) -> Action:
-        return STOP if seen.last.certainty >= 0.5 else GO_ON
-
-
-@dataclass(frozen=True, kw_only=True)
-class Inspects(Level):
-    inspect_every: ClassVar[int] = 7
-
-    def on_thought(self, seen: Seen) -> Action:
-        return GIVE_UP if seen.at >= 14 else GO_ON
-
-
-@dataclass(frozen=True, kw_only=True)
-class ActsAtEnd(Level):
-    def on_end(self, seen: Seen) -> Action:
-        return GIVE_UP
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProbesElsewhere(Level):
-    def next_probe(self, seen: Seen) -> int | None:
-        return 2 * INTERVAL if seen.at < 2 * INTERVAL else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class GivesUpOnProbe(Cgr):
-    interval: int = INTERVAL
-
-    def on_probe(self, seen: Seen) -> Action:
-        return GIVE_UP if len(seen.probes) == 2 else GO_ON
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reads(Level):
-    needs: ClassVar[frozenset[str]] = frozenset({"logprobs", "token_ids"})
-
-
-@dataclass(frozen=True, kw_only=True)
-class ThinksNever(Level):
-    thinks: ClassVar[bool] = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class StopsOnThought(DeepConf):
-    def on_thought(self, seen: Seen) -> Action:
-        return GIVE_UP if seen.at == 3 else GO_ON
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProbesOnce(FixedBudget):
-    def next_probe(self, seen: Seen) -> int | None:
-        return INTERVAL if seen.at < INTERVAL else None
-
-    def on_probe(self, seen: Seen) -> Action:
-        return STOP
-
-
-CHANGED = (ProbesAtEnd(), Inspects(), ActsAtEnd(), ProbesElsewhere(), GivesUpOnProbe(), ProbesOnce())
+def recorded(
+    question: str, seed: int, length: int, final: tuple[str, float], asked: Sequence[tuple[str, float]], budget: int = 60
+) -> RecordedTrace:
+    """A trace with the gold answer 7 and a probe every 10 tokens; each probe pays 2 tokens after a suffix of 3."""
+    ended: Ended = "budget" if length == budget else "end_of_thinking"
+    made = [(10 * number, answer, (level,), True) for number, (answer, level) in enumerate(asked, 1)]
+    one = trace(question, seed, "7", length, ended, final, made, budget=budget)
+    return replace(one, probes=tuple(replace(made, suffix_ids=(1, 2, 3)) for made in one.probes))
 
 
 def three() -> list[RecordedTrace]:
-    """Ends sure, ends unsure, and a sure probe on the way."""
-    rows = [(25, ("7", 0.6), [0.3, 0.4]), (38, ("8", 0.2), [0.1, 0.2, 0.3]), (60, ("7", 0.5), [0.3, 0.95, 0.1, 0.2, 0.3])]
-    made = []
-    for seed, (length, final, levels) in enumerate(rows):
-        asked = [(INTERVAL * place, "7", (level,), True) for place, level in enumerate(levels, 1)]
-        ended: Ended = "budget" if length == 60 else "end_of_thinking"
-        one = trace("q", seed, "7", length, ended, final, asked, budget=60)
-        at_end = (*one.probes, *(() if length % INTERVAL == 0 else (probe(length, "7", (0.6,)),)))
-        made.append(replace(one, probes=at_end, ids=tuple(range(length)), tops=(-4.0,) * length))
-    return made
+    """One to the budget of 60, one that ends, and one with a budget of its own."""
+    return [
+        recorded("a", 0, 60, ("7", 0.5), [("8", 0.2), ("7", 0.6), ("7", 0.9), ("8", 0.95), ("7", 0.99)]),
+        recorded("a", 1, 25, ("8", 0.4), [("7", 0.3), ("8", 0.8)]),
+        recorded("b", 4, 40, ("7", 0.7), [("7", 0.1), ("7", 0.5), ("8", 0.75)], budget=40),
+    ]
 
 
-@pytest.mark.parametrize("rule", CHANGED, ids=lambda rule: type(rule).__name__)
-def test_a_rule_that_changes_its_array_form_is_replayed(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over arrays each of these would get other answers."""
-    monkeypatch.setattr(type(rule), "name", "mine", raising=False)
-    traces = three()
-    columns, author = Columns.of(traces, INFO), next(cls for cls in type(rule).__mro__ if "decide_all" in vars(cls))
-    assert not rule.has_array_form
-    decided, loop = decide(rule, columns, traces), replayed(rule, traces)
-    assert_same(decided, loop)
-    probes = ProbeArrays(columns, ProbeSpec(), lambda whole: traces)
-    ignored = decide_arrays(rule, probes)
-    assert any(getattr(ignored, name).tolist() != getattr(loop, name).tolist() for name in FIELDS), author
+def changed(traces: Sequence[RecordedTrace], row: int, index: int, **fields: Any) -> list[RecordedTrace]:
+    """These traces with other fields of one probe."""
+    probes = list(traces[row].probes)
+    probes[index] = replace(probes[index], **fields)
+    return [replace(one, probes=tuple(probes)) if number == row else one for number, one in enumerate(traces)]
 
 
-@pytest.mark.parametrize("rule", [Reads(), ThinksNever(), StopsOnThought(floor=1.0)], ids=lambda one: type(one).__name__)
-def test_other_rules_that_need_the_loop(rule: Rule) -> None:
-    assert not rule.has_array_form
+def without(traces: Sequence[RecordedTrace], row: int, *places: int) -> list[RecordedTrace]:
+    """These traces without the probes of one of them at some positions."""
+    kept = tuple(one for one in traces[row].probes if one.at not in places)
+    return [replace(one, probes=kept) if number == row else one for number, one in enumerate(traces)]
 
 
-def test_forcing_needs_the_loop() -> None:
-    @dataclass(frozen=True, kw_only=True)
-    class Forces(Level):
-        def on_end(self, seen: Seen) -> Action:
-            return KeepThinking()
-
-    @dataclass(frozen=True, kw_only=True)
-    class Bans(Level):
-        @property
-        def bans_end(self) -> bool:
-            return True
-
-    for rule in (Forces(), Bans()):
-        assert rule.forces
-        assert not rule.has_array_form
-    assert not Level().forces
-    assert Level().has_array_form
+def flags(*places: tuple[int, int]) -> Bools:
+    """Three traces by five probes, True in these places."""
+    found = np.zeros((3, 5), dtype=np.bool_)
+    for place in places:
+        found[place] = True
+    return found
 
 
-def test_a_user_may_write_an_array_form() -> None:
-    """The class that writes `decide_all` may change everything else beside it."""
-
-    @dataclass(frozen=True, kw_only=True)
-    class Mine(ProbesOnce):
-        def decide_all(self, recorded: Any) -> Any:
-            return None
-
-    assert Mine().has_array_form
-    traces = three()
-    assert decide_probes(Mine(), ProbeArrays(Columns.of(traces, INFO), ProbeSpec(), lambda whole: traces)).fired == 0
+def values(decided: Decisions) -> dict[str, list[Any]]:
+    return {one.name: getattr(decided, one.name).tolist() for one in fields(decided)}
 
 
-def test_levels_of_a_users_own_are_computed_from_the_records() -> None:
-    """A subclass of `cgr` with other levels is not taken for `cgr`."""
-
-    @dataclass(frozen=True, kw_only=True)
-    class Halved(Cgr):
-        interval: int = INTERVAL
-
-        def levels(self, probes: Any) -> list[float]:
-            return [probe.certainty / 2 for probe in probes]
-
-    rule, traces = Halved(threshold=0.45), three()
-    Halved.name = "halved"
-    assert rule.has_array_form
-    assert rule.sure_at is None
-    decided = decide(rule, Columns.of(traces, INFO), traces)
-    assert decided.at.tolist() == replayed(rule, traces).at.tolist() == [25, 38, 20]
-    assert decide(Cgr(threshold=0.45, interval=INTERVAL), Columns.of(traces, INFO)).at.tolist() == [25, 38, 20]
-    assert decide(replace(rule, threshold=0.2), Columns.of(traces, INFO), traces).at.tolist() == [20, 38, 20]
+AT_END: dict[str, list[Any]] = {
+    "at": [60, 25, 40],
+    "sure": [False, False, False],
+    "certainty": [0.5, 0.4, 0.7],
+    "closed": [True, True, True],
+    "right": [True, False, True],
+    "probe_tokens": [0, 0, 0],
+    "suffix_tokens": [0, 0, 0],
+    "gave_up": [False, False, False],
+    "agrees": [True, True, True],
+}
 
 
-def test_a_rule_may_still_say_how_it_asks_under_the_former_name() -> None:
-    @dataclass(frozen=True, kw_only=True)
-    class Old(Level):
-        @property
-        def asks(self) -> ProbeStyle:
-            return replace(super().asks, aggregate="product")
+@dataclass(frozen=True, kw_only=True)
+class Given(Rule):
+    """A rule that decides what it is told. `sure`: see `Rule.sure_at`."""
 
-    traces = three()
-    for name in ("cgr", "deer", "dynasor", "puma-verify"):
-        assert make_rule(name).asks == make_rule(name).probe_style
-    assert Old().probe_style == ProbeStyle(aggregate="product")
-    assert Level().asks == Level().probe_style == ProbeStyle()
-    plain = ProbeArrays(Columns.of(traces, INFO), ProbeSpec(), lambda whole: traces)
-    twice = [tuple(replace(one, probabilities=one.probabilities * 2) for one in made.probes) for made in traces]
-    doubled = [replace(one, probes=probes) for one, probes in zip(traces, twice, strict=True)]
-    other = ProbeArrays(Columns.of(doubled, INFO), ProbeSpec(), lambda whole: doubled)
-    assert plain.certainty(Old())[2, 1] == pytest.approx(0.95)
-    assert other.certainty(Old())[2, 1] == pytest.approx(0.95**2)
-    assert other.certainty(Level())[2, 1] == pytest.approx(0.95)
+    found: ArrayDecisions | None = None
+    sure: float | None = None
+    name: ClassVar[str] = "given"
+
+    def decide_all(self, recorded: Any) -> ArrayDecisions | None:
+        return self.found
+
+    @property
+    def sure_at(self) -> float | None:
+        return self.sure
 
 
-def test_a_check_is_made_before_arrays_are_read() -> None:
-    @dataclass(frozen=True, kw_only=True)
-    class Unready(Level):
-        def check(self) -> None:
-            raise UsageError("Not ready.")
-
-    traces = three()
-    with pytest.raises(UsageError, match="Not ready"):
-        decide(Unready(), Columns.of(traces, INFO), traces)
+@dataclass(frozen=True, kw_only=True)
+class Product(Given):
+    style: ClassVar[ProbeStyle] = ProbeStyle(aggregate="product")
 
 
-# The baseline under a smaller budget
+@dataclass(frozen=True, kw_only=True)
+class Mean(Given):
+    style: ClassVar[ProbeStyle] = ProbeStyle(aggregate="mean")
 
 
-def test_a_probe_at_the_budget_that_was_cut_short_cannot_answer() -> None:
-    whole = three()[2]
-    bound = replace(whole, probes=(replace(whole.probes[0], closed=False, bound=True), *whole.probes[1:]))
-    with pytest.raises(NotRecorded, match="the end of the probe at token 10"):
-        at_budget(Columns.of([bound], INFO), 10)
-    assert at_budget(Columns.of([bound], INFO), 20).at.tolist() == [20]
-    assert at_budget(Columns.of([replace(whole, probes=())], INFO), 60).at.tolist() == [60]
+@dataclass(frozen=True, kw_only=True)
+class Entropy(Given):
+    style: ClassVar[ProbeStyle] = ProbeStyle("\n", reads="entropy")
 
 
-def test_without_probes_nothing_is_paid() -> None:
-    columns = Columns.of([replace(one, probes=()) for one in three()], INFO)
-    assert not np.any(decide(FixedBudget(), columns).probe_tokens)
+def arrays(traces: Sequence[RecordedTrace], answers: Sequence[RecordedTrace] | None = None) -> ProbeArrays:
+    closed = None if answers is None else Columns.of(answers, INFO)
+    return ProbeArrays(Columns.of(traces, INFO), ProbeSpec(), lambda whole: traces, closed)
+
+
+def decided(found: ArrayDecisions | None, traces: Sequence[RecordedTrace] | None = None) -> Decisions:
+    return decide_arrays(Given(found=found), arrays(three() if traces is None else traces))
+
+
+def test_a_rule_that_never_intervenes_is_the_baseline() -> None:
+    found = at_end(Columns.of(three(), INFO))
+    assert values(found) == values(decided(None)) == AT_END
+    assert found.probe_tokens.dtype == found.suffix_tokens.dtype == np.int64
+    assert found.sure.dtype == found.gave_up.dtype == np.bool_
+    assert found.fired == 0
+
+
+def test_a_rule_without_probes_gives_up_from_token_0_on() -> None:
+    assert values(decided(ArrayDecisions(given_up_at=np.array([0, -1, 33])))) == AT_END | {
+        "at": [0, 25, 33],
+        "certainty": [0.0, 0.4, 0.0],
+        "closed": [False, True, False],
+        "right": [False, False, False],
+        "gave_up": [True, False, True],
+        "agrees": [False, True, False],
+    }
+
+
+SECOND_AND_LATER = flags((0, 1), (0, 2), (0, 3), (0, 4), (1, 1), (2, 1), (2, 2))
+
+
+def test_the_first_stop_or_giving_up_decides_and_probes_up_to_it_are_paid() -> None:
+    """The first trace stops with its second probe, the second one ends, and the third one is given up."""
+    found = ArrayDecisions(SECOND_AND_LATER, flags((0, 2), (0, 3), (2, 2)), flags((0, 3), (2, 1)))
+    made = decided(found)
+    assert values(made) == {
+        "at": [30, 25, 20],
+        "sure": [True, False, False],
+        "certainty": [0.9, 0.4, 0.5],
+        "closed": [True, True, True],
+        "right": [True, False, False],
+        "probe_tokens": [4, 2, 2],
+        "suffix_tokens": [6, 3, 3],
+        "gave_up": [False, False, True],
+        "agrees": [True, True, False],
+    }
+    assert made.fired == 1
+
+
+def test_a_stop_wins_over_giving_up_at_the_same_probe() -> None:
+    made = decided(ArrayDecisions(SECOND_AND_LATER, flags((0, 3)), flags((0, 3))))
+    assert (made.at.tolist(), made.sure.tolist()) == ([40, 25, 40], [True, False, False])
+    assert (made.gave_up.tolist(), made.right.tolist()) == ([False] * 3, [False, False, True])
+    assert made.agrees.tolist() == [False, True, True]
+
+
+def test_the_certainty_of_a_stop_is_under_the_aggregate_of_the_rule() -> None:
+    traces = changed(three(), 0, 1, probabilities=(0.6, 0.5))
+    found = ArrayDecisions(SECOND_AND_LATER, flags((0, 1)), flags())
+    assert decide_arrays(Given(found=found), arrays(traces)).certainty.tolist() == [0.6, 0.4, 0.7]
+    assert decide_arrays(Product(found=found), arrays(traces)).certainty.tolist() == [0.3, 0.4, 0.7]
+
+
+def test_the_answer_after_a_stop_is_that_with_the_thinking_closed_and_is_paid_too() -> None:
+    """Of the answers only that at the stop is paid; none where the rule gave up or nothing stopped it."""
+    answers = [
+        replace(one, probes=tuple(replace(p, answer="9", certainty=0.35, decoded=7) for p in one.probes)) for one in three()
+    ]
+    answers = changed(answers, 0, 2, answer="7", certainty=0.55, decoded=11, suffix_ids=(1,) * 13)
+    found = ArrayDecisions(SECOND_AND_LATER, flags((0, 2)), flags((2, 1)))
+    assert values(decide_arrays(Given(found=found), arrays(three(), answers))) == {
+        "at": [30, 25, 20],
+        "sure": [True, False, False],
+        "certainty": [0.55, 0.4, 0.35],
+        "closed": [True, True, True],
+        "right": [True, False, False],
+        "probe_tokens": [4 + 11, 2, 2],
+        "suffix_tokens": [6 + 13, 3, 3],
+        "gave_up": [False, False, True],
+        "agrees": [True, True, False],
+    }
+
+
+# What was not recorded
+
+ALL = flags(*((0, place) for place in range(5)), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2))
+CUT = changed(three(), 1, 1, closed=False, bound=True)
+CUT_MESSAGE = "Question 'a', seed 1: the end of the probe at token 20 (its certainty is at most 0.8) was not recorded."
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Given(found=ArrayDecisions(ALL, flags(), flags())),
+        Given(found=ArrayDecisions(ALL, flags((1, 1)), flags())),
+        Given(found=ArrayDecisions(ALL, flags(), flags((1, 1)))),
+        Given(found=ArrayDecisions(ALL, flags(), flags()), sure=0.8),
+        Given(found=ArrayDecisions(ALL, flags(), flags(), whole=flags((1, 1))), sure=0.81),
+        Mean(found=ArrayDecisions(ALL, flags(), flags()), sure=0.81),
+    ],
+)
+def test_a_probe_that_was_cut_short_and_may_change_the_decision_is_named(rule: Rule) -> None:
+    with pytest.raises(NotRecorded) as caught:
+        decide_arrays(rule, arrays(CUT))
+    assert (caught.value.message, caught.value.hint) == (CUT_MESSAGE, HINT)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Given(found=ArrayDecisions(ALL, flags(), flags()), sure=0.81),
+        Product(found=ArrayDecisions(ALL, flags(), flags()), sure=0.81),
+        Given(found=ArrayDecisions(ALL, flags(), flags(), whole=flags((1, 0), (0, 1))), sure=0.81),
+        Given(found=ArrayDecisions(flags((1, 0)), flags(), flags())),
+        Given(found=ArrayDecisions(ALL, flags((1, 0)), flags())),
+        Given(found=ArrayDecisions(ALL, flags(), flags((1, 0)))),
+        Entropy(found=ArrayDecisions(ALL, flags(), flags())),
+    ],
+)
+def test_a_probe_that_was_cut_short_does_not_matter_where_it_changes_nothing(rule: Rule) -> None:
+    """Too uncertain, not made, after the stop, or read for its entropy only."""
+    assert decide_arrays(rule, arrays(CUT)).at.tolist()[0::2] == [60, 40]
+
+
+@pytest.mark.parametrize(
+    ("missing_at", "stops", "message"),
+    [
+        ([-1, 5, 0], flags(), "Question 'a', seed 1: a probe at token 5 was not recorded."),
+        ([-1, 5, 0], flags((1, 1)), "Question 'b', seed 4: a probe at token 0 was not recorded."),
+        ([-1, 0, 5], flags(), "Question 'a', seed 1: a probe at token 0 was not recorded."),
+        ([-1, 5, 0], flags((1, 0), (2, 2)), None),
+        ([-1, -1, -1], flags(), None),
+    ],
+)
+def test_a_position_that_was_not_probed_matters_unless_the_trace_stopped(
+    missing_at: list[int], stops: Bools, message: str | None
+) -> None:
+    found = ArrayDecisions(ALL, stops, flags(), missing_at=np.array(missing_at))
+    if message is None:
+        assert decided(found).sure.tolist() == stops.any(axis=1).tolist()
+        return
+    with pytest.raises(NotRecorded) as caught:
+        decided(found)
+    assert (caught.value.message, caught.value.hint) == (message, HINT)
+
+
+SHORT = [three()[0], recorded("a", 1, 20, ("8", 0.4), [("7", 0.3)]), three()[2]]
+
+
+@pytest.mark.parametrize(
+    ("traces", "stops", "interval", "missing"),
+    [
+        (three(), flags(), 10, None),
+        (three(), flags(), 20, None),
+        (without(three(), 1, 20), flags(), 10, "'a', seed 1: a probe at token 20"),
+        (without(three(), 1, 10, 20), flags(), 10, "'a', seed 1: a probe at token 10"),
+        (without(three(), 1, 10), flags(), 20, None),
+        (SHORT, flags(), 10, "'a', seed 1: a probe at token 20"),
+        (without(three(), 2, 30), flags(), 10, "'b', seed 4: a probe at token 30"),
+        (without(three(), 0, 50), flags((0, 2)), 10, None),
+        (without(three(), 0, 50), flags(), 10, "'a', seed 0: a probe at token 50"),
+        (three(), flags(), 7, "'a', seed 0: a probe at token 7"),
+    ],
+)
+def test_on_a_grid_every_multiple_up_to_the_stop_and_below_the_budget_must_be_probed(
+    traces: list[RecordedTrace], stops: Bools, interval: int, missing: str | None
+) -> None:
+    made = Columns.of(traces, INFO).present
+    found = ArrayDecisions(made, stops[:, : made.shape[1]], flags()[:, : made.shape[1]], interval)
+    if missing is None:
+        assert decided(found, traces).sure.tolist() == stops.any(axis=1).tolist()
+        return
+    with pytest.raises(NotRecorded) as caught:
+        decided(found, traces)
+    assert (caught.value.message, caught.value.hint) == (f"Question {missing} was not recorded.", HINT)
+
+
+def test_all_recorded_probes_stop_from_the_threshold_on() -> None:
+    columns = Columns.of(CUT, INFO)
+    assert values(first_sure(columns, 0.9)) == AT_END | {
+        "at": [30, 25, 40],
+        "sure": [True, False, False],
+        "certainty": [0.9, 0.4, 0.7],
+        "probe_tokens": [6, 4, 6],
+        "suffix_tokens": [9, 6, 9],
+    }
+    assert first_sure(columns, 0.91).at.tolist() == [40, 25, 40]
+    with pytest.raises(NotRecorded) as caught:
+        first_sure(columns, 0.8)
+    assert (caught.value.message, caught.value.hint) == (CUT_MESSAGE, HINT)
+    assert first_sure(columns, 0.0).at.tolist() == [10, 10, 10]
+
+
+def test_the_first_true_column_is_a_whole_number() -> None:
+    found, empty = first_true(flags((0, 1), (0, 3), (2, 0))), first_true(np.zeros((2, 0), dtype=np.bool_))
+    assert (found.tolist(), empty.tolist()) == ([1, 5, 0], [0, 0])
+    assert found.dtype == empty.dtype == np.int64
+
+
+# A smaller budget
+
+
+def test_a_smaller_budget_is_answered_by_the_probe_there_or_by_an_earlier_end() -> None:
+    """A trace that ended exactly at the budget is answered by the probe there."""
+    ending = recorded("c", 0, 20, ("8", 0.1), [("8", 0.3), ("7", 0.8)])
+    columns = Columns.of([three()[0], ending], INFO)
+    expected = {
+        "at": [20, 20],
+        "sure": [False, False],
+        "certainty": [0.6, 0.8],
+        "closed": [True, True],
+        "right": [True, True],
+        "probe_tokens": [0, 0],
+        "suffix_tokens": [0, 0],
+        "gave_up": [False, False],
+        "agrees": [True, False],
+    }
+    assert values(at_budget(columns, 20)) == expected
+    after = at_budget(columns, 30)
+    assert (after.at.tolist(), after.certainty.tolist()) == ([30, 20], [0.9, 0.1])
+    for budget in (60, 61):
+        assert values(at_budget(columns, budget)) == values(at_end(columns))
+
+
+@pytest.mark.parametrize(
+    ("budget", "what"),
+    [
+        (20, "the end of the probe at token 20 (its certainty is at most 0.8)"),
+        (15, "a probe at token 15"),
+    ],
+)
+def test_a_smaller_budget_needs_a_whole_probe_in_every_trace_that_was_still_thinking(budget: int, what: str) -> None:
+    ended = recorded("c", 0, 9, ("7", 0.9), [])
+    with pytest.raises(NotRecorded) as caught:
+        at_budget(Columns.of([ended, *CUT[1:]], INFO), budget)
+    assert caught.value.message == f"Question 'a', seed 1: {what} was not recorded."
+    assert caught.value.hint == HINT
+
+
+# The arrays that rules read
+
+
+@pytest.mark.parametrize(
+    ("interval", "given", "found"),
+    [(0, None, True), (1, None, False), (10, None, False), (10, True, True), (0, False, False)],
+)
+def test_without_an_interval_the_positions_are_irregular_unless_said_otherwise(
+    interval: int, given: bool | None, found: bool
+) -> None:
+    columns = Columns.of(three(), replace(INFO, interval=interval))
+    assert ProbeArrays(columns, ProbeSpec(), lambda whole: three(), irregular=given).irregular is found

@@ -1,403 +1,337 @@
-"""Every rule live, over a recording, and over arrays: the same. What a recording lacks is said by name."""
+"""Which probe sets a run reads, what it keeps, and what it says is missing. `test_live` compares its decisions."""
 
 from __future__ import annotations
 
-import asyncio
-import itertools
-import random
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
-from cgr.drive.driver import Driver
-from cgr.engines.base import Prompt, Sampling
-from cgr.engines.scripted import ScriptedEngine
-from cgr.errors import NotRecorded, UnknownName, UsageError
-from cgr.lab.decide.arrays import Decisions, at_budget
-from cgr.lab.decide.replay import reads_whole, replay, replayed
+from cgr.errors import NotRecorded, UnknownName
+from cgr.lab.decide.columns import FINAL, GOLD
 from cgr.lab.decide.run import Run
-from cgr.lab.fit import calibrated_threshold, warm_floor
-from cgr.lab.record.generate import agenerate
-from cgr.lab.record.probe import aprobe
-from cgr.lab.store import Store
-from cgr.lab.store.checks import write_all
-from cgr.lab.store.config import ProbeRequest
-from cgr.lab.store.needed_probes import requests_for, requests_of
+from cgr.lab.store import DEFAULT, Store
+from cgr.lab.store.config import Asking, ProbeSet, RunConfig
 from cgr.lab.store.recorded import RecordedTrace
-from cgr.probing import ProbeSpec
-from cgr.reason import Abstention
-from cgr.records import Conversation, Decision, Question, messages_of
+from cgr.probing import ProbeSpec, ProbeStyle
+from cgr.records import Probe, Question
 from cgr.rules import (
-    AnswerConsistency,
+    GIVE_UP,
+    GO_ON,
+    Action,
     BudgetForcing,
     Cgr,
-    CgrForced,
-    Conformal,
     DeepConf,
     Deer,
-    Dynasor,
     Eat,
     FixedBudget,
+    LevelRule,
     NoThinking,
-    PumaVerify,
     Rule,
+    Seen,
     SureTwice,
-    known_rules,
 )
-from cgr.rules.deepconf import lowest_groups
-from cgr.rules.forced_thinking import keep_thinking
-from tests.lab.decide.test_replay import FIELDS
-from tests.lab.record.test_generate import plan
-from tests.support import run as told
-from tests.support import scripted
+from cgr.rules.deer import DEER_PREFIX
+from tests.lab.decide.test_arrays import AT_END, INFO, three, values
 
-BUDGET, INTERVAL, SCRIPTS = 48, 4, 12
-WORDS = ("a", "b.", "so", "Wait", "Waiter", "Alternatively", "\n\n", "\n", ".\n\n", "hmm")
-RULES: tuple[Rule, ...] = (
-    *(Deer(threshold=threshold) for threshold in (0.3, 0.6, 0.9)),
-    *(Deer(average="avg2", threshold=threshold) for threshold in (0.2, 0.6)),
-    Deer(threshold=0.7, trials=2),
-    *(Dynasor(agree=agree, every=INTERVAL) for agree in (1, 2, 3)),
-    Dynasor(agree=2, every=2 * INTERVAL),
-    *(Eat(delta=delta, min_steps=steps) for delta, steps in itertools.product((0.01, 0.5, 5.0), (1, 2, 4))),
-    *(AnswerConsistency(agree=agree, interval=INTERVAL) for agree in (1, 2, 4)),
-    AnswerConsistency(agree=2, interval=3 * INTERVAL),
-    *(PumaVerify(threshold=threshold, drop=0.2, interval=INTERVAL) for threshold in (0.3, 0.6, 0.9)),
-    *(Conformal(threshold=high, floor=low, interval=INTERVAL) for high, low in ((0.6, 0.0), (0.9, 0.3), (0.99, 0.9))),
-    *(DeepConf(floor=floor, window=5) for floor in (3.0, 4.0, 5.0)),
-    Cgr(threshold=0.6, interval=INTERVAL),
-    FixedBudget(),
-    NoThinking(),
+GRID, ANYWHERE, START = (
+    ProbeSet("interval", 10),
+    ProbeSet("anywhere"),
+    ProbeSet("start", asking=Asking(close_think="always")),
 )
+WAIT = ProbeSet("wait", asking=Asking(DEER_PREFIX, max_answer_tokens=20))
+ENTROPY = ProbeSet("paragraph", asking=Asking("\n</think>\n", reads="entropy"))
+CLOSED = ProbeSet("paragraph", asking=Asking(close_think="always"))
+OTHER_PREFIX = ProbeSet("interval", 10, Asking("So \\boxed{"))
+CONFIG = RunConfig(budget=60, interval=10)
+Read = Mapping[str | None, Sequence[RecordedTrace]]
 
 
-class Story(ScriptedEngine):
-    """Thinks something else on every question, by chance; answers by the question, the place and the suffix."""
+def made_of(
+    sets: Mapping[str, ProbeSet], main: str | None, read: Read | None = None, **fields: Any
+) -> tuple[Run, list[Any]]:
+    """A run of the three traces with these probe sets, and the list of what it reads."""
+    asked: list[Any] = []
 
-    def __init__(self) -> None:
-        super().__init__((), self._answer, entropies=self._entropy, tops=self._top)
-        self.question = ""
+    def reads(name: str | None, whole: bool) -> Sequence[RecordedTrace]:
+        asked.append((name, whole))
+        return (read or {}).get(name, three())
 
-    async def prompt(self, conversation: Conversation) -> tuple[int, ...]:
-        text = messages_of(conversation)[-1].content
-        return (self.id_of(f"?{text.split(maxsplit=1)[0]}"),)
-
-    async def open(self, prompt: Prompt, sampling: Sampling, **more: Any) -> Any:
-        ids = prompt if not isinstance(prompt, str) and isinstance(prompt[0], int) else await self.prompt(prompt)  # type: ignore[arg-type]
-        story = Told(self, list(self._words)[ids[0]])  # type: ignore[index]
-        return await story.open(prompt, sampling)
-
-    def _answer(self, at: int, suffix: str) -> Sequence[tuple[str, float]]:
-        raise NotImplementedError
-
-    def _entropy(self, at: int) -> float:
-        raise NotImplementedError
-
-    def _top(self, at: int) -> float:
-        raise NotImplementedError
+    run = Run.of(three(), INFO)
+    given = {"sets": sets, "main": main, "read": reads, "filled": frozenset(sets), "config": CONFIG} | fields
+    return replace(run, **given), asked
 
 
-class Told(Story):
-    """The story of one question."""
-
-    def __init__(self, whole: Story, question: str) -> None:
-        ScriptedEngine.__init__(self, (), self._answer, entropies=self._entropy, tops=self._top)
-        self.question, self._words = question, whole._words
-        chance = random.Random(question)
-        self.thinking = (*chance.choices(WORDS, k=chance.randint(5, 2 * BUDGET)), "</think>")
-
-    async def open(self, prompt: Prompt, sampling: Sampling, **more: Any) -> Any:
-        return await ScriptedEngine.open(self, prompt, sampling)
-
-    def _chance(self, *what: object) -> random.Random:
-        return random.Random(repr((self.question, *what)))
-
-    def _answer(self, at: int, suffix: str) -> Sequence[tuple[str, float]]:
-        chance = self._chance(at, suffix)
-        begin = [("{", 0.9)] if suffix.endswith("boxed") else []
-        digits = [(chance.choice("778"), chance.choice((0.2, 0.5, 0.8, 0.95, 0.99)))]
-        end = chance.choice(([("}", 0.9), ("now", 0.5)], [("}", 0.9), (" wait", 0.5)], [("}.", 0.9), ("</think>", 0.9)]))
-        return [*begin, *digits, *(end if chance.random() < 0.8 else [("7", 0.9)] * 30)]
-
-    def _entropy(self, at: int) -> float:
-        return self._chance(at).choice((0.0, 0.5, 1.0, 1.0, 3.0))
-
-    def _top(self, at: int) -> float:
-        return -self._chance(at, "top").choice((2.0, 4.0, 6.0))
+@dataclass(frozen=True, kw_only=True)
+class NeverThinks(LevelRule):
+    interval: int = 10
+    name: ClassVar[str] = "never-thinks"
+    thinks: ClassVar[bool] = False
 
 
-ENGINE = Story()
+@dataclass(frozen=True, kw_only=True)
+class ByProduct(Cgr):
+    style: ClassVar[ProbeStyle] = ProbeStyle(aggregate="product")
 
 
-def asked() -> tuple[Question, ...]:
-    return tuple(Question(f"q{number}", f"{number} ?", "7", "integer") for number in range(SCRIPTS))
+# Runs that are not in a store
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of many short stories, with all that every rule needs."""
-    folder = tmp_path_factory.mktemp("rivals")
-
-    async def make() -> None:
-        await agenerate(folder, plan(asked(), budget=BUDGET, interval=INTERVAL, logprobs=True), ENGINE)
-        with Store.open(folder) as store:
-            config = store.config
-        wishes = requests_for(["cgr", "all"], config)
-        more = [wish for rule in RULES for wish in requests_of(rule)]
-        for wish in (*wishes, *more):
-            await aprobe(folder, wish, ENGINE)
-
-    asyncio.run(make())
-    return folder
+@pytest.mark.parametrize(("interval", "where"), [(10, "interval"), (1, "interval"), (0, "anywhere")])
+def test_a_run_of_traces_has_one_probe_set(interval: int, where: Any) -> None:
+    info, asking = replace(INFO, interval=interval), Asking(aggregate="mean")
+    run = Run.of(three(), info, "mean")
+    assert (run.info, run.config) == (info, RunConfig(budget=60, interval=interval, asking=asking))
+    assert (run.sets, run.main) == ({DEFAULT: ProbeSet(where, interval, asking)}, DEFAULT)
+    assert ({*run.keys}, run.questions) == ({("a", 0), ("a", 1), ("b", 4)}, ("a", "b"))
+    assert (run.folder, [*run.filled], run.chosen, run.reference) == (Path("made"), [DEFAULT], False, GOLD)
+    assert (run.traces(), run.spec(), run.left_out) == (tuple(three()), ProbeSpec(aggregate="mean"), 0)
+    assert Run.of(three(), info).spec() == ProbeSpec()
+    assert Run.of([replace(one, probes=()) for one in three()], info).filled == frozenset()
 
 
-async def live(rule: Rule, question: Question, **options: Any) -> Decision:
-    session = await ENGINE.open(question.text, Sampling(logprobs=bool(rule.inspect_every)))
-    driver = Driver(ENGINE, session, ProbeSpec(max_answer_tokens=4), full=True, **options)
-    return (await driver.run(rule.within(BUDGET), BUDGET, Abstention())).decision
+def test_some_questions_of_a_run() -> None:
+    """What the whole run has read and computed is not taken for that of the part."""
+    run, asked = made_of({DEFAULT: GRID, "wait": WAIT}, DEFAULT)
+    assert len(run.arrays().columns) == 3
+    part = run.only(np.array([False, True]))
+    assert part.keys == {("b", 4)}
+    assert part.traces() == (three()[2],)
+    assert part.columns().questions == part.arrays().columns.questions == ("b",)
+    assert part.decide(FixedBudget()).at.tolist() == [40]
+    asked.clear()
+    part.traces("wait", whole=True)
+    assert asked == [("wait", True)]
+    assert len(run.traces()) == len(run.columns()) == 3
+    for wrong in ([True], [True, False, True]):
+        with pytest.raises(ValueError, match="zip"):
+            run.only(np.array(wrong))
 
 
-def read_by(recordings: Run, rule: Rule) -> Sequence[RecordedTrace]:
-    """The traces with the probes that this rule reads."""
-    return recordings.rule_traces(*recordings.sets_for(rule)[:1], whole=reads_whole(rule))
+def test_by_agreement_answers_are_compared_with_the_final_ones() -> None:
+    run = Run.of([replace(one, gold=None) for one in three()], INFO)
+    assert not run.has_golds
+    assert Run.of(three(), INFO).has_golds
+    rule = Cgr(threshold=0.8, interval=10)
+    for one in (run.columns(), run.arrays().columns):
+        assert one.reference == GOLD
+    assert run.decide(rule).right.tolist() == [False, False, False]
+    agreed = run.by_agreement()
+    assert (agreed.reference, run.reference) == (FINAL, GOLD)
+    assert agreed.columns().reference == agreed.arrays().columns.reference == FINAL
+    assert agreed.columns().graded.tolist() == [True] * 3
+    found = agreed.decide(rule)
+    assert found.at.tolist() == [30, 20, 40]
+    assert found.right.tolist() == found.agrees.tolist() == [True, True, True]
+    assert agreed.decide(Cgr(threshold=0.95, interval=10)).right.tolist() == [False, True, True]
+    by_loop = SureTwice(threshold=0.95, agree=1, interval=10)
+    assert agreed.decide(by_loop).right.tolist() == [False, True, True]
+    assert run.decide(by_loop).right.tolist() == [False, False, False]
 
 
-def assert_same(one: Decisions, other: Decisions) -> None:
-    for name in (*FIELDS, "gave_up"):
-        assert getattr(one, name).tolist() == pytest.approx(getattr(other, name).tolist()), name
+# What is read and kept
 
 
-@pytest.mark.parametrize("rule", RULES, ids=str)
-def test_live_is_replayed_and_replayed_is_over_arrays(rule: Rule, run: Path) -> None:
-    recordings = Run.open(run)
-    decided = recordings.decide(rule)
-    made = [asyncio.run(live(rule, question)) for question in asked()]
-    assert decided.at.tolist() == [one.thinking_tokens for one in made]
-    assert decided.sure.tolist() == [one.stop_cause == "certainty" for one in made]
-    assert decided.gave_up.tolist() == [one.stop_cause == "gave_up" for one in made]
-    assert decided.right.tolist() == [one.closed and one.answer == "7" for one in made]
-    assert decided.certainty.tolist() == pytest.approx([one.certainty for one in made])
-    stopped = [one.stop_cause == "certainty" for one in made]
-    paid = [one.probe_tokens + (one.answer_tokens if sure else 0) for one, sure in zip(made, stopped, strict=True)]
-    assert decided.probe_tokens.tolist() == paid
-    names = recordings.sets_for(rule)
-    answers = recordings.rule_traces(names[1]) if len(names) > 1 else None
-    assert_same(
-        decided,
-        replayed(
-            rule.within(BUDGET),
-            read_by(recordings, rule),
-            ProbeSpec(),
-            answers,
-        ),
-    )
+def test_traces_are_read_once_for_each_set_and_without_token_ids_unless_they_are_wanted() -> None:
+    others = [replace(one, probes=one.probes[:1]) for one in three()]
+    run, asked = made_of({DEFAULT: GRID, "wait": WAIT}, DEFAULT, {"wait": others})
+    for _ in range(2):
+        assert run.traces() == run.rule_traces() == tuple(three())
+        assert run.traces("wait") == tuple(others)
+        run.rule_traces(whole=True)
+        run.traces("wait", whole=True)
+    assert asked == [(DEFAULT, False), (None, False), ("wait", False), (DEFAULT, True), ("wait", True)]
+    assert all(isinstance(whole, bool) for _, whole in asked)
+    assert run.columns().at.shape == (3, 5)
+    assert run.columns("wait").at.shape == run.rule_columns("wait").at.shape == (3, 1)
+    assert run.rule_columns() is run.columns()
 
 
-def test_the_stories_are_worth_it(run: Path) -> None:
-    """Each kind of rule stops somewhere and somewhere not; two give up."""
-    recordings = Run.open(run)
-    for name, rules in itertools.groupby(RULES, key=lambda rule: rule.name):
-        if name in ("fixed-budget", "no-thinking"):
-            continue
-        outcomes = [recordings.decide(rule) for rule in rules]
-        ended = np.concatenate([one.sure | one.gave_up for one in outcomes])
-        assert ended.any(), name
-        assert not ended.all(), name
-        assert np.concatenate([one.gave_up for one in outcomes]).any() == (name in ("conformal", "deepconf"))
+def test_the_final_answer_is_that_of_the_run_and_traces_outside_the_main_set_are_left_out() -> None:
+    """A probe set may have another final answer, and traces that the main set does not have."""
+    others = [replace(one, final=replace(one.final, answer="9")) for one in three()]
+    few = frozenset({("a", 0), ("b", 4)})
+    run, _ = made_of({DEFAULT: GRID, "wait": WAIT}, DEFAULT, {"wait": others, DEFAULT: [three()[0], three()[2]]}, keys=few)
+    assert run.left_out == 1
+    assert run.traces("wait") == tuple(others)
+    assert run.rule_traces("wait") == run.rule_traces() == (three()[0], three()[2])
+    same, _ = made_of({DEFAULT: GRID, "wait": WAIT}, DEFAULT, keys=few)
+    assert same.rule_traces("wait") == (three()[0], three()[2])
+    assert [one.final for one in run.arrays("wait").read(False)] == [three()[0].final, three()[2].final]
 
 
-@pytest.mark.parametrize("rule", [rule for rule in RULES if rule.place], ids=str)
-async def test_marks_are_found_as_they_come_with_overlap_too(rule: Rule) -> None:
-    for question in asked():
-        plainly, overlapped = await live(rule, question), await live(rule, question, overlap=True)
-        assert [probe.at for probe in plainly.probes] == [probe.at for probe in overlapped.probes]
-        assert plainly.thinking_tokens == overlapped.thinking_tokens
+@pytest.mark.parametrize(("there", "count"), [(2, "1 trace"), (1, "2 traces"), (0, "3 traces")])
+def test_a_probe_set_that_was_not_finished_is_named(there: int, count: str) -> None:
+    run, _ = made_of({DEFAULT: GRID, "wait": WAIT}, DEFAULT, {"wait": three()[:there]})
+    with pytest.raises(NotRecorded) as caught:
+        run.rule_traces("wait")
+    assert caught.value.message == f"The probe set 'wait' lacks {count} of the run in made."
+    assert caught.value.hint == "Run the command that made it again."
 
 
-def test_each_set_is_made_once_and_named_by_what_it_is(run: Path) -> None:
-    with Store.open(run) as store:
-        names = store.probe_sets()
-        config = store.config
-    assert {"default", "wait", "wait-text", "every-4-text", "paragraph-entropy", "paragraph", "start"} <= names.keys()
-    shared = requests_for(["cgr", "answer-consistency", "puma-verify", "conformal"], config)
-    assert len(shared) == 1
-    assert requests_for(["fixed-budget", "deepconf", "budget-forcing", "cgr-forced"], config) == []
-    with pytest.raises(UnknownName, match="no rule called 'dear'"):
-        requests_for(["dear"], config)
+def test_the_aggregate_is_that_of_the_probe_set_or_of_the_run_without_any() -> None:
+    sets = {name: replace(GRID, asking=Asking(aggregate=name)) for name in ("mean", "product")}
+    config = replace(CONFIG, asking=Asking(aggregate="geometric-mean"))
+    run, _ = made_of(sets, "mean", config=config)
+    assert [run.spec().aggregate, run.spec("product").aggregate] == ["mean", "product"]
+    assert [run.arrays().spec.aggregate, run.arrays("product").spec.aggregate] == ["mean", "product"]
+    assert made_of({}, None, config=config)[0].spec().aggregate == "geometric-mean"
+
+
+def test_positions_are_irregular_unless_the_set_is_on_a_grid() -> None:
+    run, _ = made_of({DEFAULT: GRID, "wait": WAIT}, DEFAULT, info=replace(INFO, interval=0))
+    assert [run.arrays().irregular, run.arrays("wait").irregular] == [False, True]
+    assert made_of({"wait": WAIT}, "wait")[0].arrays().irregular is True
+    assert made_of({}, None)[0].arrays().irregular is False
+    assert run.arrays() is run.arrays(DEFAULT)
+
+
+def entropies() -> list[RecordedTrace]:
+    """Each probe of the three traces, with an entropy in place of the answer."""
+    return [
+        replace(one, probes=tuple(Probe(p.at, "", 0.0, False, entropy=1.0, decoded=1) for p in one.probes))
+        for one in three()
+    ]
+
+
+def cut_short(row: int) -> list[RecordedTrace]:
+    """The three traces; the last answer of one of them was cut short."""
+    last = replace(three()[row].probes[-1], closed=False, bound=True)
+    changed = replace(three()[row], probes=(*three()[row].probes[:-1], last))
+    return [changed if number == row else one for number, one in enumerate(three())]
+
+
+def test_answers_are_arrays_too_if_they_are_whole_and_at_the_same_positions() -> None:
+    """Otherwise the loop decides; the decisions are the same."""
+    sets, rule = {"opened": ENTROPY, "answers": CLOSED}, Eat(delta=0.5, min_steps=2)
+    late = [replace(one, probes=(*one.probes, Probe(59, "7", 0.5, True))) for one in three()[:1]]
+    found = {}
+    for name, answers in {"whole": three(), "cut": cut_short(0), "more": [*late, *three()[1:]]}.items():
+        run, _ = made_of(sets, "opened", {"opened": entropies(), "answers": answers})
+        assert run.sets_for(rule) == ("opened", "answers")
+        closed = run.arrays("opened", "answers").answers
+        assert (closed is not None) == (name == "whole")
+        assert closed is None or closed.certainty[1].tolist() == [0.3, 0.8, 0, 0, 0]
+        assert run.arrays("opened").answers is None
+        found[name] = values(run.decide(rule))
+    assert found["whole"] == found["cut"] == found["more"]
+    assert (found["whole"]["at"], found["whole"]["certainty"]) == ([20, 20, 20], [0.6, 0.8, 0.5])
+    assert found["whole"]["probe_tokens"] == [4, 4, 4]
+
+
+# Decisions
+
+
+def test_a_rule_is_decided_by_the_set_that_was_made_for_it() -> None:
+    sure = [replace(one, probes=(Probe(5, "7", 0.99, True, (0.99,), decoded=2),)) for one in three()]
+    run, asked = made_of({DEFAULT: GRID, "wait": WAIT}, DEFAULT, {"wait": sure})
+    assert run.decide(Deer(threshold=0.98)).at.tolist() == [5, 5, 5]
+    assert {name for name, _ in asked} == {"wait", None}
+    assert values(run.decide(FixedBudget())) == AT_END
+    assert run.decide(SureTwice(threshold=0.5, interval=10)).at.tolist() == [30, 25, 40]
+
+
+def test_a_set_without_probes_decides_only_rules_that_do_not_think() -> None:
+    answered = [replace(one, probes=(Probe(0, "7", 0.9, True),)) for one in three()]
+    run, _ = made_of({DEFAULT: GRID, "start": START}, DEFAULT, {"start": answered}, filled=frozenset())
+    with pytest.raises(NotRecorded) as caught:
+        run.decide(Cgr(interval=10))
+    assert caught.value.message == "No probe was recorded in made."
+    assert caught.value.hint == "Make them with `cgr probe made`; traces that are shorter than its interval get none."
+    assert run.decide(NoThinking()).at.tolist() == [0, 0, 0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Impatient(Rule):
+    """Gives up at a token that it derives from the recording."""
+
+    limit: int = 0
+    name: ClassVar[str] = "impatient"
+    needs: ClassVar[frozenset[str]] = frozenset({"thinking_logprobs"})
+    inspect_every: ClassVar[int] = 1
+
+    def on_recording(self, recorded: Any) -> Impatient:
+        return replace(self, limit=len(recorded.tops[1]))
+
+    def on_thought(self, seen: Seen) -> Action:
+        return GIVE_UP if seen.at == self.limit > 0 else GO_ON
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watches(Rule):
+    """Looks at the log-probabilities and goes on."""
+
+    name: ClassVar[str] = "watches"
+    needs: ClassVar[frozenset[str]] = frozenset({"thinking_logprobs"})
+    inspect_every: ClassVar[int] = 1
+
+    def on_thought(self, seen: Seen) -> Action:
+        return GO_ON
+
+
+@pytest.mark.parametrize("rule", [DeepConf(), Impatient(), Watches()], ids=lambda rule: rule.name)
+def test_a_rule_that_reads_log_probabilities_derives_its_values_from_the_recording(rule: Rule) -> None:
+    with pytest.raises(NotRecorded) as caught:
+        Run.of(three(), INFO).decide(rule)
+    assert caught.value.message == "The log-probabilities of the thinking were not recorded, and the rule needs them."
+    run = Run.of([replace(one, tops=(-4.0,) * one.thinking_tokens) for one in three()], INFO)
+    assert run.decide(Impatient()).at.tolist() == [25, 25, 25]
+    assert not run.decide(DeepConf()).gave_up.any()
+
+
+def test_a_forced_run_is_named_where_it_was_forced_in_another_way() -> None:
+    run, _ = made_of({DEFAULT: GRID}, DEFAULT, config=replace(CONFIG, rule="budget-forcing"))
+    with pytest.raises(NotRecorded) as caught:
+        run.decide(BudgetForcing(at_most=3))
+    assert caught.value.message == "The thinking in made was forced to go on with '\\nWait', without a limit."
+
+
+# In a store
 
 
 @pytest.fixture
-def bare(tmp_path: Path) -> Path:
-    """A run with nothing but its default probes."""
-
-    async def make() -> None:
-        await agenerate(tmp_path, plan(asked()[:2], budget=BUDGET, interval=INTERVAL, probe=True), ENGINE)
-
-    asyncio.run(make())
-    return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("rule", "message", "hint"),
-    [
-        (Deer(), "probes at each wait after", "--for deer"),
-        (Dynasor(), "every 32 tokens after .* with what follows the answer", "--for dynasor"),
-        (Eat(), "at each paragraph after .* for the next token's entropy", "--for eat"),
-        (Cgr(interval=6), "every 6 tokens", "--for cgr"),
-        (NoThinking(), "before any thinking with the thinking closed", "--for no-thinking"),
-        (DeepConf(), "log-probabilities of the thinking", "--logprobs"),
-        (known_rules()["budget-forcing"](), "forces the model to keep thinking", "--rule budget-forcing"),
-    ],
-    ids=lambda value: value.name if isinstance(value, Rule) else "",
-)
-def test_what_is_missing_is_said_by_name(bare: Path, rule: Rule, message: str, hint: str) -> None:
-    with pytest.raises(NotRecorded, match=message) as caught:
-        Run.open(bare).decide(rule)
-    assert hint in caught.value.hint
+def folder(tmp_path: Path) -> Path:
+    """Three traces with token ids, an empty default set, and a set that has only the first trace."""
+    with Store.create(tmp_path / "stored", CONFIG) as store:
+        for question in ("b", "a"):
+            store.add_questions([Question(question, f"{question}?", "7", "integer")])
+        for one in three():
+            store.add_trace(replace(one, ids=tuple(range(one.thinking_tokens)), question=f"{one.question_id}?"))
+        store.add_probe_set(GRID, DEFAULT)
+        store.add_probe_set(replace(GRID, interval=5), "every-5")
+        store.add_probing(("a", 0), "every-5", three()[0].probes)
+    return tmp_path / "stored"
 
 
-def test_rules_without_a_way_of_their_own_need_no_more_than_the_default(bare: Path) -> None:
-    recordings = Run.open(bare)
-    for rule in (Cgr(interval=INTERVAL), PumaVerify(interval=2 * INTERVAL), AnswerConsistency(interval=INTERVAL)):
-        assert recordings.sets_for(rule) == ("default",)
-        assert len(recordings.decide(rule).at) == len(recordings.rule_columns())
+def test_a_stored_run_reads_the_first_set_that_has_probes(folder: Path) -> None:
+    run = Run.open(folder)
+    assert (run.main, run.info.interval, run.info.name, run.chosen) == ("every-5", 5, "stored", False)
+    assert ([*run.keys], run.left_out, run.questions) == ([("a", 0)], 2, ("b", "a"))
+    assert ([*run.filled], [*run.sets], run.folder, run.config) == (["every-5"], [DEFAULT, "every-5"], folder, CONFIG)
+    assert [one.ids for one in run.traces()] == [()]
+    assert [one.ids for one in run.traces(whole=True)] == [tuple(range(60))]
+    assert [one.at for one in run.traces()[0].probes] == [10, 20, 30, 40, 50]
 
 
-def test_the_floor_of_deepconf_comes_from_the_first_trace_of_each_question(run: Path) -> None:
-    recordings = Run.open(run)
-    lowest = np.array([lowest_groups(trace.tops, 5)[-1] for trace in recordings.rule_traces(whole=True)])
-    floors = [warm_floor(recordings, DeepConf(window=5, percentile=share)) for share in (0, 50, 100)]
-    assert floors == [lowest.min(), np.median(lowest), lowest.max()]
-    assert not recordings.decide(DeepConf(window=5, percentile=0)).gave_up.any()
-    half = recordings.decide(DeepConf(window=5, percentile=50))
-    assert half.gave_up.tolist() == (lowest < floors[1]).tolist()
-    assert half.gave_up.any()
-    assert DeepConf().has_array_form
+def test_a_stored_run_may_be_read_by_another_set(folder: Path) -> None:
+    run = Run.open(folder, DEFAULT)
+    assert (run.main, run.info.interval, run.keys, run.chosen) == (DEFAULT, 10, frozenset(), True)
+    with pytest.raises(UnknownName) as caught:
+        Run.open(folder, "every-4")
+    assert caught.value.message == "There is no probe set called 'every-4'."
+    assert caught.value.hint == "Did you mean 'every-5'? Known: default, every-5."
 
 
-def test_a_threshold_that_costs_too_much_is_not_chosen(run: Path) -> None:
-    recordings = Run.open(run)
-    rule = Conformal(interval=INTERVAL, floor=0.0)
-    strict, lax = (calibrated_threshold(recordings, rule, epsilon) for epsilon in (0.0, 1.0))
-    assert (strict, lax) == (rule.grid[-1], rule.grid[0])
-    some = calibrated_threshold(recordings, rule, 0.3, ["q0", "q1", "q2"])
-    lost = recordings.rule_columns().final_right & ~recordings.decide(replace(rule, threshold=some)).right
-    assert some == rule.grid[-1] or (lost[:3].sum() + 1) / 4 <= 0.3
-
-
-@pytest.fixture
-def unfinished(bare: Path) -> Path:
-    asyncio.run(aprobe(bare, requests_of(Deer())[0], ENGINE))
-    with Store.open(bare, write=True) as store:
-        store._db.execute("DELETE FROM probes")
-        store._db.execute("DELETE FROM probings WHERE trace = 1 AND probe_set = 2")
-        write_all(store._db)
-    return bare
-
-
-def test_a_set_that_was_not_finished_is_named(unfinished: Path) -> None:
-    with pytest.raises(NotRecorded, match="'wait' lacks 1 trace"):
-        Run.open(unfinished).decide(Deer())
-
-
-FORCED = "a b c </think> d e f g </think> h i </think> j k l m n o p q r s t u v w x y z"
-
-
-@pytest.mark.parametrize("probed", ["on the way", "after"])
-@pytest.mark.parametrize(("budget", "interval"), [(20, 4), (16, 3), (7, 5)])
-def test_a_forced_run_serves_both_ways_of_forcing(tmp_path: Path, probed: str, budget: int, interval: int) -> None:
-    def engine() -> ScriptedEngine:
-        return scripted(FORCED, lambda at, suffix: ((str(at % 10), 0.5 + at / 50), ("}", 0.9)))
-
-    probe = probed == "on the way"
-    wanted = plan(asked()[:1], budget=budget, interval=interval, rule="cgr-forced", probe=probe)
-    asyncio.run(agenerate(tmp_path, wanted, engine()))
-    if probed == "after":
-        asyncio.run(aprobe(tmp_path, ProbeRequest(), engine()))
-    recordings = Run.open(tmp_path)
-    (trace,) = recordings.rule_traces()
-    assert [at for at, _ in trace.forced][:2] == [at for at in (3, 9) if at < budget]
-    for rule in (BudgetForcing(), *(CgrForced(interval=interval, threshold=level) for level in (0.5, 0.6, 0.7, 0.8, 0.99))):
-        made = asyncio.run(told(engine(), rule, budget, full=True)).decision
-        decided = recordings.decide(rule)
-        assert (decided.at[0], decided.sure[0]) == (made.thinking_tokens, made.stop_cause == "certainty")
-        assert (decided.probe_tokens[0], decided.certainty[0]) == (made.probe_tokens, pytest.approx(made.certainty))
-        assert replay(rule, read_by(recordings, rule)[0]).forced == made.forced
-
-
-@pytest.mark.parametrize("at_most", [None, 1])
-@pytest.mark.parametrize(("budget", "interval"), [(20, 4), (16, 3), (7, 5)])
-def test_on_a_forced_run_every_rule_decides_inside_the_forced_thinking(
-    tmp_path: Path, at_most: int | None, budget: int, interval: int
-) -> None:
-    def engine() -> ScriptedEngine:
-        return scripted(FORCED, lambda at, suffix: ((str(at // 4), 0.5 + at / 50), ("}", 0.9)))
-
-    how: dict[str, Any] = {} if at_most is None else {"at_most": at_most}
-    wanted = plan(asked()[:1], budget=budget, interval=interval, rule="budget-forcing", probe=True, parameters=how)
-    asyncio.run(agenerate(tmp_path, wanted, engine()))
-    recordings = Run.open(tmp_path)
-    levels = (0.5, 0.6, 0.7, 0.99)
-    rules = [kind(interval=interval, threshold=level) for kind in (Cgr, SureTwice) for level in levels]
-    for rule in (FixedBudget(), *rules):
-        made = asyncio.run(told(engine(), keep_thinking(rule, "\nWait", at_most), budget, full=True)).decision
-        decided = recordings.decide(rule)
-        assert (decided.at[0], decided.sure[0]) == (made.thinking_tokens, made.stop_cause == "certainty")
-        assert (decided.probe_tokens[0], decided.certainty[0]) == (made.probe_tokens, pytest.approx(made.certainty))
-
-
-def test_a_smaller_budget_on_a_forced_run_is_answered_after_the_appended_text(tmp_path: Path) -> None:
-    engine = scripted(FORCED, lambda at, suffix: ((str(at % 10), 0.5), ("}", 0.9)))
-    asyncio.run(agenerate(tmp_path, plan(asked()[:1], budget=20, interval=2, rule="budget-forcing", probe=True), engine))
-    columns = Run.open(tmp_path).rule_columns()
-    moved = {int(due): int(at) for due, at in zip(columns.due[0], columns.at[0], strict=True) if due != at}
-    (start, count) = Run.open(tmp_path).rule_traces()[0].forced[0]
-    assert moved
-    assert start + count in moved.values()
-    for budget in range(2, 20, 2):
-        assert at_budget(columns, budget).at.tolist() == [moved.get(budget, budget)]
-
-
-@pytest.mark.parametrize("probe", [False, True])
-def test_fewer_forcings_are_not_what_was_recorded(tmp_path: Path, probe: bool) -> None:
-    asyncio.run(agenerate(tmp_path, plan(asked()[:1], budget=20, rule="budget-forcing", probe=probe), scripted(FORCED)))
-    for rule in (BudgetForcing(at_most=1), CgrForced(text="\nHm"), BudgetForcing(text="\nHm")):
-        with pytest.raises(NotRecorded, match=r"forced to go on with '\\nWait', without a limit"):
-            Run.open(tmp_path).decide(rule)
-    with pytest.raises(NotRecorded, match="an end after 9 tokens, where it was forced on"):
-        replay(BudgetForcing(at_most=1), Run.open(tmp_path).rule_traces()[0])
-
-
-@pytest.mark.parametrize("probed", ["on the way", "after"])
-@pytest.mark.parametrize("text", ["\nWait", "Hm let me see"])
-def test_a_run_that_was_forced_once_serves_the_same_forcing(tmp_path: Path, probed: str, text: str) -> None:
-    def engine() -> ScriptedEngine:
-        return scripted(FORCED, lambda at, suffix: ((str(at % 10), 0.5 + at / 50 + 0.1 * ("think" in suffix)), ("}", 0.9)))
-
-    once: dict[str, Any] = {"at_most": 1, "text": text}
-    wanted = plan(asked()[:1], budget=20, interval=4, rule="budget-forcing", probe=probed == "on the way", parameters=once)
-    asyncio.run(agenerate(tmp_path, wanted, engine()))
-    if probed == "after":
-        asyncio.run(aprobe(tmp_path, ProbeRequest(), engine()))
+def test_a_stored_run_without_probe_sets_has_all_its_traces(tmp_path: Path) -> None:
+    with Store.create(tmp_path, CONFIG) as store:
+        store.add_questions([Question("a", "a?", "7", "integer")])
+        store.add_trace(replace(three()[0], probes=(), question="a?"))
     run = Run.open(tmp_path)
-    (trace,) = run.rule_traces()
-    assert (len(trace.forced), trace.ended) == (1, "end_of_thinking")
-    levels = (0.5, 0.6, 0.65, 0.7, 0.8, 0.99)
-    for rule in (BudgetForcing(), *(CgrForced(interval=4, threshold=level) for level in levels)):
-        made = asyncio.run(told(engine(), replace(rule, **once), 20, full=True)).decision
-        for asked_for in (rule, replace(rule, **once)):  # the run says how it was forced
-            decided = run.decide(asked_for)
-            assert (decided.at[0], decided.sure[0]) == (made.thinking_tokens, made.stop_cause == "certainty")
-            assert (decided.probe_tokens[0], decided.certainty[0]) == (made.probe_tokens, pytest.approx(made.certainty))
-    with pytest.raises(NotRecorded, match="at most 1 times"):
-        run.decide(BudgetForcing(at_most=2, text=text))
-
-
-@pytest.mark.parametrize("rule", ["budget-forcing", "cgr-forced"])
-def test_only_text_and_limit_change_a_forced_recording(rule: str) -> None:
-    with pytest.raises(UsageError, match="'forcing' does not change how traces are recorded"):
-        plan(asked()[:1], rule=rule, parameters={"forcing": "ban"})
+    assert (run.main, [*run.keys], run.left_out, run.info.interval) == (None, [("a", 0)], 0, 10)
+    assert run.decide(FixedBudget()).at.tolist() == [60]
+    with Store.open(tmp_path, write=True) as store:
+        store.add_probe_set(GRID, DEFAULT)
+    assert Run.open(tmp_path).main == DEFAULT

@@ -191,7 +191,7 @@ def _probing(run: Run, rule: Rule) -> dict[str, Any]:
 def run_hash(columns: Columns) -> str:
     """A hash of what was recorded: questions, seeds, lengths, certainties, where answers change. Golds are left out: the
     same traces with other golds, or with none, prove nothing new."""
-    found = sha256(repr((columns.questions, columns.seeds)).encode("utf-8", "backslashreplace"))
+    found = sha256(repr((columns.questions, columns.seeds)).encode())  # repr escapes what UTF-8 cannot encode
     for one in fields(columns):
         value = getattr(columns, one.name)
         if isinstance(value, np.ndarray) and one.name not in BY_GOLD:

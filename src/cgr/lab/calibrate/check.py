@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cgr.calibration import QUESTION, Calibration, NotCalibrated, percent
-from cgr.lab.calibrate.losses import NEEDS_GOLDS, CalibrationQuestions
+from cgr.lab.calibrate.losses import CalibrationQuestions
 from cgr.lab.calibrate.walk import Goal, measure
 from cgr.lab.decide.run import Run
 from cgr.lab.score.bounds import DELTA
@@ -49,8 +49,7 @@ def check(promise: Calibration, run: Run) -> Checked:
     kept = np.ones(len(columns.questions), dtype=np.bool_)
     questions = CalibrationQuestions.of(columns, kept, promise.risk)
     if not len(questions):
-        what = "question with a known answer" if promise.risk in NEEDS_GOLDS else "question"
-        raise NotCalibrated(f"The run in {run.folder} has no {what}.", NEW_RUN)
+        raise NotCalibrated(f"The run in {run.folder} has no question with a known answer.", NEW_RUN)
     found = measure(questions, run.decide(rule), rule, goal)
     losses, lower, upper = found.losses, found.losses.lower(delta), found.losses.upper(delta)
     p_value = losses.p_value(goal.epsilon, delta)

@@ -144,8 +144,7 @@ class SelectiveLosses:
         return bounds.questions_to_promise(self._values(epsilon), epsilon, self.kind, delta)
 
     def _values(self, epsilon: float) -> Floats:
-        values: Floats = np.clip(self.wrong - epsilon * self.answered + epsilon, 0.0, 1.0)
-        return values
+        return self.wrong - epsilon * self.answered + epsilon
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +205,7 @@ class CalibrationQuestions:
         if self.kind == bounds.BETTING:
             return SelectiveLosses(self.means(wrong), self.means(answered))
         given = self.means(answered) > 0
-        return MeanLosses(self.means(wrong)[given], bounds.EXACT, share=max(float(given.mean()), 1e-12))
+        return MeanLosses(self.means(wrong)[given], bounds.EXACT, share=float(given.mean()))
 
     def _grade(self, right: Bools, wrong: Bools, penalty: float) -> Losses:
         """How far Grade falls below that of answering everything: from -(1 + p) to 1 + p."""

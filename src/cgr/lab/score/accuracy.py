@@ -104,7 +104,7 @@ def split_questions(columns: Columns, share: float, names: Sequence[str] = (), s
     chosen, graded = set(ranked[: round(share * len(ranked))]), graded_questions(columns)
     tuning = np.array([name in chosen for name in columns.questions], dtype=np.bool_)
     parts = tuning & graded, ~tuning & graded
-    return parts if share > 0 and min(part.sum() for part in parts) >= LEAST else (graded, graded)
+    return parts if min(part.sum() for part in parts) >= LEAST else (graded, graded)
 
 
 def correct_by_seed(columns: Columns, right: Bools) -> Floats:
@@ -186,7 +186,7 @@ def cumulative(columns: Columns, when: Ints, flags: Bools, steps: Ints) -> Float
     """The number of graded traces with this flag that were answered by each step, as a mean over seeds."""
     counted = flags & columns.graded
     first = np.searchsorted(steps, when[counted])
-    return np.cumsum(np.bincount(first, minlength=len(steps) + 1))[: len(steps)] / len(columns.seeds)
+    return np.cumsum(np.bincount(first, minlength=len(steps)))[: len(steps)] / len(columns.seeds)
 
 
 def grade(columns: Columns, right: Bools, penalty: float, answered: Bools | None = None) -> float | None:

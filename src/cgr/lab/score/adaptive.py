@@ -182,9 +182,8 @@ class FixedBudgets:
             return Gain(cost_mean, accuracy, None, None, None, needed)
 
         def values(counts: Floats) -> Floats:
-            size, known = np.maximum(counts @ traces, 1.0), np.maximum(counts @ graded, 1.0)
-            curve = (counts @ cost) / size[:, None], (counts @ right) / known[:, None]
-            fixed = interpolated(*curve, (counts @ own_cost) / size)
+            known = np.maximum(counts @ graded, 1.0)
+            fixed = interpolated(counts @ cost, (counts @ right) / known[:, None], counts @ own_cost)
             return np.stack([fixed, 100 * ((counts @ own_right) / known - fixed)], axis=1)
 
         fixed, points = values(np.ones((1, len(traces))))[0].tolist()
@@ -193,12 +192,14 @@ class FixedBudgets:
 
 
 def interpolated(cost: Floats, accuracy: Floats, at: Floats) -> Floats:
-    """The accuracy of each row's curve at this cost: linear between neighbours, level beyond the ends. Costs never fall."""
-    rows, last = np.arange(len(cost)), cost.shape[1] - 2
-    place = np.clip((cost <= at[:, None]).sum(axis=1) - 1, 0, last)
-    before, after = cost[rows, place], cost[rows, place + 1]
-    share = np.clip((at - before) / np.where(after > before, after - before, 1.0), 0.0, 1.0)
-    found: Floats = accuracy[rows, place] + share * (accuracy[rows, place + 1] - accuracy[rows, place])
+    """The accuracy of each row's curve at this cost: linear between neighbours, level beyond the ends. Costs never fall; of
+    budgets that cost the same, the largest counts."""
+    rows, last = np.arange(len(cost)), cost.shape[1] - 1
+    place = np.maximum((cost <= at[:, None]).sum(axis=1) - 1, 0)
+    following = np.minimum(place + 1, last)
+    before, after = cost[rows, place], cost[rows, following]
+    share = np.maximum(at - before, 0.0) / np.where(after > before, after - before, 1.0)
+    found: Floats = accuracy[rows, place] + share * (accuracy[rows, following] - accuracy[rows, place])
     return found
 
 

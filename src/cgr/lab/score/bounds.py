@@ -66,8 +66,9 @@ def binomial_lower(losses: float, questions: float, alpha: float = DELTA) -> flo
 
 
 def questions_for_risk(epsilon: float, losses: int = 0, delta: float = DELTA) -> int:
-    """The smallest number of questions with which this many losses prove a risk of at most `epsilon`."""
-    return _smallest(lambda count: binomial_p_value(losses, count, epsilon) <= delta, losses + 1) or 0
+    """The smallest number of questions with which this many losses prove a risk of at most `epsilon`; 100,000 if it
+    is larger."""
+    return _smallest(lambda count: binomial_p_value(losses, count, epsilon) <= delta, losses + 1) or MAX_QUESTIONS
 
 
 def student_t(freedom: int, level: float = 0.95) -> float:
@@ -235,7 +236,7 @@ def questions_needed(changes: Floats, kind: Kind, margin: float = MARGIN) -> int
 
     def settled(count: int) -> bool:
         low, high = _ends_at(changes, kind, count)
-        return 100 * low > margin if seen > margin else 100 * high < 0
+        return 100 * low > margin if seen > margin else high < 0
 
     return _smallest(settled, len(changes))
 
@@ -250,12 +251,13 @@ def _ends_at(changes: Floats, kind: Kind, count: int) -> Interval:
 
 
 def _smallest(settled: Callable[[int], bool], start: int) -> int | None:
-    """The smallest count from `start` on that settles, found by doubling and halving; None above `MAX_QUESTIONS`."""
+    """The smallest count from `start` on that settles, found by doubling and halving; None above `MAX_QUESTIONS`, unless
+    `start` itself settles."""
     low, high = start - 1, start
     while not settled(high):
-        if high > MAX_QUESTIONS:
+        if high >= MAX_QUESTIONS:
             return None
-        low, high = high, 2 * high
+        low, high = high, min(2 * high, MAX_QUESTIONS)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if settled(middle) else (middle, high)

@@ -105,7 +105,7 @@ def selective(certainty: Floats, right: Bools) -> Selective:
 
 def risk_coverage(certainty: Floats, right: Bools) -> Curve:
     """The risk-coverage curve of these answers, the most certain first."""
-    order = np.argsort(-certainty, kind="stable")
+    order = np.argsort(-certainty)  # of a tie, only the last place counts
     falling, wrong = certainty[order], ~right[order]
     last = np.append(falling[1:] != falling[:-1], True)
     return Curve(np.flatnonzero(last) + 1, np.cumsum(wrong)[last])
@@ -113,7 +113,7 @@ def risk_coverage(certainty: Floats, right: Bools) -> Curve:
 
 def best(right: Bools) -> Curve:
     """The curve of the best order: all right answers before all wrong ones, each one step."""
-    return risk_coverage(-np.argsort(np.argsort(~right, kind="stable")).astype(np.float64), right)
+    return Curve(np.arange(1, len(right) + 1), np.cumsum(np.sort(~right)))
 
 
 def reliability(certainty: Floats, right: Bools, bins: int = BINS) -> tuple[Bin, ...]:
@@ -213,6 +213,7 @@ def error_of(sure: Floats, right: Bools, question: Ints, units: int) -> Statisti
 
     def error(counts: Floats) -> Floats:
         gap, size = np.abs(counts @ gaps).sum(axis=1), (counts @ sizes).sum(axis=1)
-        return np.array(gap / np.maximum(size, 1), dtype=np.float64)[:, None]
+        mean: Floats = gap / np.maximum(size, 1)
+        return mean[:, None]
 
     return error

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -281,8 +282,7 @@ def question_changes(sums: Totals, names: Sequence[str] = ()) -> Floats:
 
 def graded_names(columns: Columns) -> tuple[str, ...]:
     """The names of the questions with a known answer."""
-    pairs = zip(columns.questions, scores.graded_questions(columns), strict=True)
-    return tuple(name for name, graded in pairs if graded)
+    return tuple(compress(columns.questions, scores.graded_questions(columns)))
 
 
 def measure(columns: Columns, settings: Sequence[Decisions]) -> Paired:
