@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -43,10 +44,10 @@ def check_help(scratch: Path) -> None:
     blocks.say("  docs/help.md is current")
 
 
-def check_docs(scratch: Path) -> None:
+def check_docs(scratch: Path, names: Collection[str] = ()) -> None:
     """Every console block of the documentation runs, or says why not."""
     failures = []
-    for page in blocks.pages():
+    for page in (one for one in blocks.pages() if not names or one.name in names):
         found = list(blocks.blocks(page))
         started = time.monotonic()
         failures += blocks.run_page(page, scratch / "docs" / page.stem, Path(sys.executable).parent)
@@ -70,14 +71,19 @@ QUICK = ("packages", "help")
 
 @click.command(help=__doc__)
 @click.option("--only", multiple=True, type=click.Choice(list(CHECKS)), help="Only this check; can be given several times.")
+@click.option("--page", "pages", multiple=True, help="Of the docs, only this page, such as serve.md; repeatable.")
 @click.option("--quick", is_flag=True, help="Only what takes seconds: the contents of the packages, and the help texts.")
-def main(only: tuple[str, ...], quick: bool) -> None:
+def main(only: tuple[str, ...], pages: tuple[str, ...], quick: bool) -> None:
+    if unknown := {*pages} - {page.name for page in blocks.pages()}:
+        raise click.UsageError(f"There is no page {', '.join(sorted(unknown))}.")
+    checks: Mapping[str, Callable[[Path], None]] = {**CHECKS, "docs": partial(check_docs, names=pages)}
+    only = only or (("docs",) if pages else ())
     failed = 0
     for name in only or (QUICK if quick else tuple(CHECKS)):
         blocks.say(f"{name}: {(CHECKS[name].__doc__ or '').strip()}")
         with TemporaryDirectory(prefix="cgr-release-") as folder:
             try:
-                CHECKS[name](Path(folder))
+                checks[name](Path(folder))
             except CheckFailed as error:
                 failed += 1
                 blocks.say(f"  failed: {error}")

@@ -6,9 +6,10 @@ has the `recipes` and the `examples` of the repository. Comments on the lines be
 
     <!-- not run: it needs a vLLM server -->    the block is left out, for this reason
     <!-- run first: cgr generate ... -->        a command that the reader has run already; hidden on the page
+    <!-- run with: --limit 100 => --limit 4 -->  the first text is replaced by the second, for an experiment that takes long
     <!-- file: in.jsonl -->                     a block of any language that the reader saves as this file, as one line
 
-A line `cgr serve ...` starts a server that ends with the page.
+A line `cgr serve ...` starts a server that ends with the page, or before the next one starts.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 FENCED = re.compile(r"(?P<notes>(?:^<!--.*?-->\n\n?)*)^```(?P<language>\w*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
-NOTE = re.compile(r"<!-- (not run|run first|file): (.+?) -->")
+NOTE = re.compile(r"<!-- (not run|run first|run with|file): (.+?) -->")
 COMMAND = re.compile(r"(\$ )?(cgr|make|pip|python3?|curl|docker|npm|node|eval|export|inspect|lm_eval|lm-eval|vllm)\b")
 SERVER = "http://127.0.0.1:8321/health"
 
@@ -72,6 +73,8 @@ def blocks(page: Path) -> Iterator[Block]:
         if found:
             before = tuple(what for kind, what in notes if kind == "run first")
             skipped = next((what for kind, what in notes if kind == "not run"), "")
+            for shown, _, used in (what.partition(" => ") for kind, what in notes if kind == "run with"):
+                found = tuple(command.replace(shown, used) for command in found)
             line = text.count("\n", 0, match.start("text"))
             yield Block(str(page.relative_to(ROOT)), line, found, before, skipped)
 
@@ -121,9 +124,13 @@ class PageRun:
             for block in found:
                 yield from self._run_block(block)
         finally:
-            for server in self.servers:
-                os.killpg(server.pid, signal.SIGTERM)
-                server.wait()
+            self._end_servers()
+
+    def _end_servers(self) -> None:
+        while self.servers:
+            server = self.servers.pop()
+            os.killpg(server.pid, signal.SIGTERM)
+            server.wait()
 
     def _run_block(self, block: Block) -> Iterator[Failure]:
         for command in (*block.before, *(() if block.skipped else block.commands)):
@@ -145,7 +152,8 @@ class PageRun:
         return None if done.returncode == 0 else f"exit code {done.returncode}: {done.stdout[-600:]}"
 
     def _start_server(self, command: str) -> str | None:
-        """Start `cgr serve` and wait until it answers or ends."""
+        """Start `cgr serve` and wait until it answers or ends. One that runs already has the same port, and is ended."""
+        self._end_servers()
         server = subprocess.Popen(
             ["bash", "-c", f"exec {command}"], cwd=self.folder, env=self._environment(), stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
