@@ -24,7 +24,8 @@ from cgr.rules import CgrForced, DeepConf
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILE, NATURAL = (EXAMPLES / f"qwen2.5-coder-1.5b-gsm8k-{name}.jsonl.gz" for name in ("forced", "natural"))
 MATH = EXAMPLES / "qwen2.5-coder-1.5b-math500-forced.jsonl.gz"
-BOTH = pytest.mark.parametrize("file", [FILE, NATURAL], ids=["forced", "natural"])
+AGAIN, NATURAL_AGAIN = (EXAMPLES / f"qwen2.5-coder-1.5b-gsm8k-{name}-2.jsonl.gz" for name in ("forced", "natural"))
+EACH = pytest.mark.parametrize("file", [FILE, NATURAL, NATURAL_AGAIN], ids=["forced", "natural", "natural-2"])
 THRESHOLDS = (0.9, 0.95, 0.99, 0.999)
 Line = dict[str, Any]
 
@@ -52,7 +53,7 @@ def same(one: str, other: str) -> bool:
         try:
             return Fraction(plain)
         except ValueError:
-            return text.strip()
+            return "".join(text.split())
 
     return number(one) == number(other)
 
@@ -94,7 +95,7 @@ def settled(line: Line) -> int:
     return at
 
 
-@BOTH
+@pytest.mark.parametrize("file", [FILE, NATURAL, AGAIN, NATURAL_AGAIN], ids=lambda file: file.name)
 def test_it_holds_no_texts_and_is_small(file: Path) -> None:
     assert file.stat().st_size < 2_000_000
     for line in lines(file):
@@ -131,7 +132,7 @@ def test_forcing_turns_more_answers_wrong_than_right() -> None:
     assert (len(pairs), counts) == (100, [47, 8, 3])
 
 
-@BOTH
+@EACH
 def test_the_baseline(file: Path) -> None:
     count = sum(right(line, line["final_answer"], line["final_closed"]) for line in lines(file))
     assert report(file).baseline.correct_mean == count
@@ -139,7 +140,7 @@ def test_the_baseline(file: Path) -> None:
     assert report(file).baseline.thinking_tokens_mean == pytest.approx(length(file) / len(lines(file)))
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("place", range(len(THRESHOLDS)))
 def test_what_a_threshold_saves_and_loses(file: Path, place: int) -> None:
     made = [stopped(line, THRESHOLDS[place]) for line in lines(file)]
@@ -153,7 +154,7 @@ def test_what_a_threshold_saves_and_loses(file: Path, place: int) -> None:
     assert report(file).adaptive[place].cost_mean == pytest.approx(cost)
 
 
-@BOTH
+@EACH
 def test_head_room_and_false_sureness(file: Path) -> None:
     assert report(file).headroom == pytest.approx(1 - sum(map(settled, lines(file))) / length(file))
     for row in report(file).false_sure:
@@ -217,10 +218,32 @@ def test_every_rule_that_needs_no_tokens_is_compared_on_math500() -> None:
     assert compared.whole_baseline.accuracy == 15 / 40
 
 
+def test_the_second_natural_recording_has_the_probes_of_the_other_rules() -> None:
+    """`deer` has nothing to read: it probes before each Wait, and no trace has one."""
+    compared = compare_run(NATURAL_AGAIN, ["deer", "dynasor", "eat", "no-thinking"], splits=1)
+    assert [missing.rule for missing in compared.missing] == ["deer"]
+    assert {entry.rule for entry in compared.entries} >= {"dynasor", "eat", "no-thinking"}
+    assert not any(line["more_probe_sets"]["wait"]["probes"] for line in lines(NATURAL_AGAIN))
+
+
+def test_the_second_recordings_are_of_the_same_questions() -> None:
+    """The counts in docs/real-models.md: what another sample of the same model changes."""
+    for first, second in ((NATURAL, NATURAL_AGAIN), (FILE, AGAIN)):
+        assert {line["question_id"] for line in lines(first)} == {line["question_id"] for line in lines(second)}
+    good = {
+        file: {line["question_id"]: right(line, line["final_answer"], line["final_closed"]) for line in lines(file)}
+        for file in (NATURAL, NATURAL_AGAIN)
+    }
+    pairs = [(one, good[NATURAL_AGAIN][question]) for question, one in good[NATURAL].items()]
+    assert [pairs.count(pair) for pair in ((True, True), (True, False), (False, True))] == [38, 17, 6]
+    counts = [sum(stopped(line, threshold)[1] for line in lines(AGAIN)) for threshold in (2.0, *THRESHOLDS)]
+    assert counts == [74, 48, 58, 68, 80]
+
+
 def test_the_probes_of_other_rules_lie_in_the_traces() -> None:
-    found = lines(MATH)
-    assert (len(found), {line["ended"] for line in found}) == (40, {"budget"})
+    assert (len(lines(MATH)), {line["ended"] for line in lines(MATH)}) == (40, {"budget"})
     sets = ["wait", "every-32-text", "paragraph-entropy", "paragraph", "start"]
+    found = (*lines(MATH), *lines(NATURAL_AGAIN))
     for line in found:
         assert [*line["more_probe_sets"]] == sets
         assert {probe["at"] for probe in line["more_probe_sets"]["start"]["probes"]} == {0}
