@@ -19,12 +19,14 @@ from time import monotonic
 from typing import Any
 
 import click
+import numpy as np
 
 from cgr import Model, Solution, open_model
 from cgr.errors import CgrError
 from cgr.lab.grading import is_right
 from cgr.lab.output import Head, Table
 from cgr.lab.questions import Question, load_questions
+from cgr.lab.score.bootstrap import of_ratio
 from cgr.rules.same_answer import same_answer
 
 HEADS = (
@@ -90,6 +92,19 @@ def table(found: Sequence[Pair], ways: Sequence[str]) -> Table:
     return Table("live", f"{len(found)} questions answered live in two ways", HEADS, tuple(rows))
 
 
+def sentences(found: Sequence[Pair]) -> Iterator[str]:
+    """What the table does not say: how far the time is known, and what probes cost where they never stop the thinking."""
+    yield f"The same answer both ways: {sum(one.same for one in found)} of {len(found)}."
+    with_rule, without = (np.array([getattr(one, way).seconds for one in found]) for way in ("rule", "plain"))
+    if ends := of_ratio(with_rule, without):
+        share = with_rule.sum() / without.sum()
+        yield f"Time with the rule: {share:.1%} of that without (95% interval {ends[0]:.1%} to {ends[1]:.1%})."
+    full = [one for one in found if one.rule.thinking_tokens >= one.plain.thinking_tokens]
+    if full:
+        times = sum(one.rule.seconds for one in full) / sum(one.plain.seconds for one in full)
+        yield f"Questions on which the rule saved nothing: {len(full)}; their probes made them {times:.2f} times as long."
+
+
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -133,8 +148,7 @@ def main() -> None:
     if given.json:
         click.echo(json.dumps([asdict(one) for one in found]))
         return
-    click.echo("\n".join(table(found, ways).lines()))
-    click.echo(f"The same answer both ways: {sum(one.same for one in found)} of {len(found)}.")
+    click.echo("\n".join([*table(found, ways).lines(), *sentences(found)]))
 
 
 if __name__ == "__main__":
