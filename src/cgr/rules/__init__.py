@@ -20,6 +20,7 @@ from cgr.rules.give_up import GiveUpEarly
 from cgr.rules.level_rule import Levelled, LevelRule
 from cgr.rules.loop_breaker import LoopBreaker
 from cgr.rules.no_thinking import NoThinking
+from cgr.rules.nth_end import NthEnd
 from cgr.rules.parameters import read_parameters
 from cgr.rules.puma_verify import PumaVerify
 from cgr.rules.smoothed import Smoothed
@@ -29,4 +30,4 @@ __all__ = ["GIVE_UP", "GO_ON", "STOP", "WAIT", "Action", "GiveUp", "GoOn", "Keep
 __all__ += ["LevelRule", "Levelled", "Rule", "Seen", "known_rules", "make_rule", "next_multiple", "read_parameters", "rule"]
 __all__ += ["BudgetForcing", "Cgr", "CgrForced", "FixedBudget", "NoThinking"]
 __all__ += ["AnswerConsistency", "CodeStop", "Conformal", "DeepConf", "Deer", "Dynasor", "Eat", "PumaVerify"]
-__all__ += ["Adaptive", "Calibrated", "CgrDrought", "GiveUpEarly", "LoopBreaker", "Smoothed", "SureTwice"]
+__all__ += ["Adaptive", "Calibrated", "CgrDrought", "GiveUpEarly", "LoopBreaker", "NthEnd", "Smoothed", "SureTwice"]
