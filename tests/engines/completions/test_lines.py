@@ -58,6 +58,14 @@ def test_an_error_is_raised_and_not_taken_for_an_event(error: object) -> None:
         read_event(line)
 
 
+@pytest.mark.parametrize("field", ["type", "code"])
+@pytest.mark.parametrize("value", [[1], {"a": 1}, None, 10**30])
+def test_an_error_may_have_anything_as_its_type_and_its_code(field: str, value: object) -> None:
+    for line in ("error: " + json.dumps({field: value}), "data: " + json.dumps({"error": {field: value}})):
+        with pytest.raises((Fault, CgrError), match=r"."):
+            read_event(line.encode())
+
+
 def _same(found: object, value: object) -> bool:
     """Equal, where the two parsers may round the last bit of a number differently."""
     if isinstance(found, float) and isinstance(value, float):

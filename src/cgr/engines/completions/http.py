@@ -286,7 +286,7 @@ def refusal(data: dict[str, Any], status: int, wait: float | None = None) -> Fau
     message = str(fields.get("message", detail))[:MAX_MESSAGE].rstrip(".")
     if status in WRONG_KEY:
         return WrongKey(f"The server refused the API key: {message}.", "Set CGR_API_KEY to a key that it accepts.")
-    if CONTEXT_ERRORS & {fields.get("type"), fields.get("code")}:
+    if CONTEXT_ERRORS & {str(fields.get(name)) for name in ("type", "code")}:  # a server may send anything there
         return DoesNotFit(f"The server ran out of context: {message}.", "Lower --budget, or shorten the question.")
     if status in TEMPORARY:
         return Fault(f"it answered {status}: {message}", wait)
