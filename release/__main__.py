@@ -50,7 +50,8 @@ def check_docs(scratch: Path, names: Collection[str] = ()) -> None:
     for page in (one for one in blocks.pages() if not names or one.name in names):
         found = list(blocks.blocks(page))
         started = time.monotonic()
-        failures += blocks.run_page(page, scratch / "docs" / page.stem, Path(sys.executable).parent)
+        folder = scratch / "-".join(page.relative_to(blocks.ROOT).parts)  # two pages are called README.md
+        failures += blocks.run_page(page, folder, Path(sys.executable).parent)
         left_out = sum(bool(block.skipped) for block in found)
         if found:
             seconds = time.monotonic() - started

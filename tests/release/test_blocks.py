@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from release import blocks
+from release.__main__ import check_docs
 
 PAGE = """
 <!-- run first: printf first > made -->
@@ -77,3 +78,15 @@ def test_a_failing_command_is_reported_with_its_output(page: Path, tmp_path: Pat
 
 def test_an_apostrophe_in_a_comment_is_no_open_quote() -> None:
     assert len(blocks.commands("cgr rules   # the reader's\ncgr runs\n")) == 2
+
+
+def test_every_page_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders: list[Path] = []
+
+    def run_page(page: Path, folder: Path, bin_folder: Path) -> list[blocks.Failure]:
+        folders.append(folder)
+        return []
+
+    monkeypatch.setattr(blocks, "run_page", run_page)
+    check_docs(tmp_path)
+    assert len({*folders}) == len(folders) == len(blocks.pages())
