@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import threading
 from pathlib import Path
@@ -67,6 +68,15 @@ async def test_errors_are_one_sentence(
         name = str(tmp_path)
     with pytest.raises(error, match=message):
         await opened(name, **options)
+
+
+@pytest.mark.parametrize("damage", [b"\xff\xfe", b"{}", b"{", b'{"decoder": 5}'], ids=["no-text", "empty", "cut", "strange"])
+async def test_a_damaged_tokenizer_is_one_sentence(damage: bytes, tmp_path: Path) -> None:
+    """The library raises a plain `Exception` for some of these."""
+    folder = Path(shutil.copytree(HF, tmp_path / "model"))
+    (folder / "tokenizer.json").write_bytes(damage)
+    with pytest.raises(NotAModel):
+        await opened(folder)
 
 
 async def test_device_and_dtype_can_be_chosen() -> None:

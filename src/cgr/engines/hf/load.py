@@ -157,13 +157,13 @@ def _gguf_file(name: str) -> Path | None:
 
 def _load(name: str, gguf: Path | None, dtype: Any) -> tuple[Any, Any]:
     from safetensors import SafetensorError
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
 
     location, options = (str(gguf.parent), {"gguf_file": gguf.name}) if gguf else (name, {})
     try:
         with nullcontext() if os.path.exists(location) else hub_access():
             model = AutoModelForCausalLM.from_pretrained(location, dtype=dtype, **options)
-            return model, AutoTokenizer.from_pretrained(location, **options)
+            return model, _tokenizer(location, options)
     except ImportError as error:
         raise UsageError(f"{name} needs another package: {_first_line(error)}", "Install that package.") from error
     except OSError as error:
@@ -175,6 +175,18 @@ def _load(name: str, gguf: Path | None, dtype: Any) -> tuple[Any, Any]:
     except (ValueError, KeyError, RuntimeError, SafetensorError) as error:
         hint = "Use a causal language model that transformers supports."
         raise NotAModel(f"transformers cannot load {name}: {_first_line(error)}", hint) from error
+
+
+def _tokenizer(location: str, options: dict[str, str]) -> Any:
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(location, **options)
+    except (ImportError, OSError, ValueError, KeyError, RuntimeError):
+        raise
+    except Exception as error:  # the library raises nothing narrower if its files are damaged
+        hint = "Download the model again."
+        raise NotAModel(f"The tokenizer of {location} cannot be read: {_first_line(error)}", hint) from error
 
 
 def _fingerprint_and_defaults(name: str, gguf: Path | None) -> tuple[str, dict[str, Any]]:
