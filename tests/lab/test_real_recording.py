@@ -199,6 +199,14 @@ def test_the_rule_that_forces_a_fixed_number_of_times(file: Path) -> None:
             assert point.accuracy == pytest.approx(sum(good for _, good in made) / len(made))
 
 
+@pytest.mark.parametrize(("file", "counts"), [(FILE, [11, 5]), (AGAIN, [12, 0])], ids=["forced", "forced-2"])
+def test_what_forcing_changes_in_the_same_thinking(file: Path, counts: list[int]) -> None:
+    """The counts in docs/real-models.md: right at the first end and wrong at the budget, and the other way round."""
+    ends = [right(line, line["final_answer"], line["final_closed"]) for line in lines(file)]
+    pairs = [(at_end(line, 1)[1], end) for line, end in zip(lines(file), ends, strict=True)]
+    assert [pairs.count(pair) for pair in ((True, False), (False, True))] == counts
+
+
 def test_it_can_be_imported_calibrated_and_exported_again(tmp_path: Path) -> None:
     import_run(FILE, tmp_path / "run")
     found = calibrate(open_finished(tmp_path / "run"), CgrForced(interval=48))

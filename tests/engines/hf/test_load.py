@@ -70,7 +70,9 @@ async def test_errors_are_one_sentence(
         await opened(name, **options)
 
 
-@pytest.mark.parametrize("damage", [b"\xff\xfe", b"{}", b"{", b'{"decoder": 5}'], ids=["no-text", "empty", "cut", "strange"])
+@pytest.mark.parametrize(
+    "damage", [b"\xff\xfe", b"{}", b"{", b'{"decoder": 5}'], ids=["no-text", "empty", "cut", "strange"]
+)
 async def test_a_damaged_tokenizer_is_one_sentence(damage: bytes, tmp_path: Path) -> None:
     """The library raises a plain `Exception` for some of these."""
     folder = Path(shutil.copytree(HF, tmp_path / "model"))
