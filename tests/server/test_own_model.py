@@ -41,6 +41,14 @@ def test_a_system_message_is_for_requests_without_one(tmp_path: Path, loaded: Mo
             assert body["choices"][0]["message"]["reasoning"] == solution.thinking
 
 
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_a_completion_may_end_inside_a_character(own: Served, count: int) -> None:
+    """With this penalty the model repeats the bytes of the prompt, of which each character has two."""
+    reply = own.post("/v1/completions", prompt="\u00b3\u00d8\u00dc", seed=0, repetition_penalty=0.01, max_tokens=count)
+    assert reply.status_code == 200, reply.text
+    assert reply.json()["usage"]["completion_tokens"] == count
+
+
 def test_the_plain_model_thinks_to_its_end_without_probes(own: Served) -> None:
     plain = own.chat(seed=3, model="embedded:plain").json()
     assert plain["cgr"]["stop_cause"] == "not_probed"

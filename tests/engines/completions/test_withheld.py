@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from cgr import open_model
-from cgr.engines.base import written_text
 from cgr.engines.completions.dialect import Dialect, Piece, by_token
 from cgr.engines.completions.limits import EventParser, Withheld
+from cgr.engines.completions.session import _AnswerReading
 from cgr.records import Token
 from tests.engines.completions.test_engine import GREEDY, remote, session_of
 from tests.engines.completions.upstream import HASTY, Fault, proxy
@@ -39,13 +39,29 @@ async def test_tokens_that_a_stream_leaves_out_are_requested_again(
     assert certainties(solution) == pytest.approx(certainties(greedy), abs=1e-3)
 
 
-async def test_a_written_answer_is_one_of_texts() -> None:
-    """The text of a stream is complete, whichever tokens come."""
+@pytest.mark.parametrize("after", [1, 3, 8])
+async def test_a_written_answer_needs_no_ids(after: int) -> None:
+    """Tokens that a stream leaves out are counted, and nothing is requested again. The proxy drops their text too."""
     async with proxy() as passing, remote(passing.address, patience=HASTY) as model:
         session = await session_of(model, temperature=0.0)
         await session.think(8)
-        assert await written_text(session.write(8))
+        whole = [piece async for piece in session.write(8)]
+        passing.always = Fault("withhold", after)
+        found = [piece async for piece in session.write(8)]
         await session.close()
+        assert passing.done.count("withhold") == 1
+    assert sum(piece.tokens for piece in found) == sum(piece.tokens for piece in whole) == 8
+    texts = [piece.text for piece in whole]
+    assert "".join(piece.text for piece in found) == "".join([*texts[: after - 1], *texts[after:]])
+
+
+def test_what_was_written_is_kept_as_text_where_ids_are_missing() -> None:
+    reading = _AnswerReading(8)
+    for piece in (Piece((7,), "a"), Piece((9,), "🙂", unnamed=2)):
+        reading.take(piece, logprobs=False)
+    assert (reading.text, reading.left, reading.unnamed, reading.over) == ("a🙂", 4, True, False)
+    assert reading.take(Piece((1, 2, 3, 4, 5), "x"), logprobs=False).stop == "limit"
+    assert (reading.text, reading.over) == ("a🙂", True)
 
 
 def event(predicted: int, *ids: int, **more: Any) -> dict[str, Any]:
@@ -74,6 +90,14 @@ def test_no_gap(last: dict[str, Any]) -> None:
     parse = EventParser(NATIVE, 2)
     parse(event(1, 7))
     parse(last)
+
+
+def test_a_gap_in_a_text_is_counted() -> None:
+    parse = EventParser(NATIVE, 10, only_text=True)
+    assert parse(event(1, 7)).unnamed == 0
+    assert parse(event(3, 9)).unnamed == 1
+    assert parse(event(4, 9)).unnamed == 0
+    assert parse(event(6, stop=True, stop_type="limit")).unnamed == 2
 
 
 def test_a_server_that_does_not_count_is_believed() -> None:

@@ -168,7 +168,7 @@ class CompletionClient:
         body = request_body(self.dialect, self.served.model, request)
         # without log-probabilities, no token has to be named
         named = self.dialect.api == LLAMA or (self.dialect.token_ids == "field" and request.top is None)
-        parse = EventParser(self.dialect, request.count)
+        parse = EventParser(self.dialect, request.count, only_text=request.only_text)
         async with server.events(self.dialect.path, body, parse, request.purpose) as reads:
             yield reads if named else self._named(reads)
 

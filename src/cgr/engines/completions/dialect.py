@@ -69,7 +69,7 @@ class Dialect(Record):
 class CompletionRequest:
     """One completion: after these ids (or this text), at most `count` tokens. `top`: alternatives to return with their
     log-probabilities; None: no log-probabilities. `slot`: of a llama.cpp server; None lets the server choose.
-    `purpose`: what the HTTP request is for."""
+    `purpose`: what the HTTP request is for. `only_text`: the ids of a stream need not be complete."""
 
     prompt: Sequence[int] | str
     count: int
@@ -81,10 +81,12 @@ class CompletionRequest:
     slot: int | None = None
     stop: tuple[str, ...] = ()
     purpose: Purpose | None = None
+    only_text: bool = False
 
 
 class Piece(NamedTuple):  # one is made for each token of each stream, and a frozen dataclass takes four times as long
-    """One event of a stream, or a whole completion: tokens, their text, and, if it is the last, why it ended."""
+    """One event of a stream, or a whole completion: tokens, their text, and, if it is the last, why it ended. `unnamed`:
+    the number of tokens before it whose ids the server does not tell."""
 
     ids: tuple[int, ...]
     text: str
@@ -93,6 +95,7 @@ class Piece(NamedTuple):  # one is made for each token of each stream, and a fro
     prefilled: int = 0
     stop: WrittenStop | None = None
     truncated: bool = False
+    unnamed: int = 0
 
 
 async def by_token(piece: Piece, decode: Callable[[Sequence[int]], Awaitable[str]]) -> list[Piece]:

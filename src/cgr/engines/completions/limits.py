@@ -2,7 +2,8 @@
 one that leaves out tokens must be noticed.
 
 llama.cpp streams no token that ends inside a character, such as the first tokens of an emoji: its id never comes. The
-number of tokens so far, which each event has, shows it. A completion that is not streamed has all ids.
+number of tokens so far, which each event has, shows it. A completion that is not streamed has all ids. The text of a stream
+is complete, so a written answer needs no other request.
 """
 
 from __future__ import annotations
@@ -22,10 +23,14 @@ class Withheld(BadReply):
 
 
 class EventParser:
-    """Parses the events of a stream of `count` tokens. Without a limit, a stream that never ends would never be left."""
+    """Parses the events of a stream of `count` tokens. Without a limit, a stream that never ends would never be left.
 
-    def __init__(self, dialect: Dialect, count: int) -> None:
+    `only_text`: tokens that the stream leaves out are counted in `Piece.unnamed`, and are no error.
+    """
+
+    def __init__(self, dialect: Dialect, count: int, *, only_text: bool = False) -> None:
         self._dialect, self._left, self._received = dialect, 2 * count + EXTRA_EVENTS, 0
+        self._only_text = only_text
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def __call__(self, event: dict[str, Any]) -> Piece:
@@ -33,15 +38,18 @@ class EventParser:
         if self._left < 0:
             raise BadReply("it sent many more events than it was asked for tokens")
         piece = limited(read_reply(self._dialect, event, self._decoder))
-        if self._dialect.api == LLAMA:
-            self._count(piece, event.get("tokens_predicted"))
+        if self._dialect.api == LLAMA and (missing := self._missing(piece, event.get("tokens_predicted"))):
+            if not self._only_text:
+                raise Withheld("it left out tokens of a character that is several tokens")
+            self._received += missing
+            return piece._replace(unnamed=missing)
         return piece
 
-    def _count(self, piece: Piece, generated: Any) -> None:
-        """Raise `Withheld` if the server has generated more tokens than it sent."""
+    def _missing(self, piece: Piece, generated: Any) -> int:
+        """How many more tokens the server has generated than it sent."""
         self._received += len(piece.ids)
-        if (piece.ids or piece.stop == "limit") and isinstance(generated, int) and generated > self._received:
-            raise Withheld("it left out tokens of a character that is several tokens")
+        known = (piece.ids or piece.stop == "limit") and isinstance(generated, int)
+        return max(generated - self._received, 0) if known else 0
 
 
 def limited(piece: Piece, count: int = 1) -> Piece:

@@ -117,29 +117,24 @@ class CompletionsSession:
 
     async def write(self, limit: int) -> AsyncIterator[Written]:
         """The answer after the thinking, sampled as the thinking is, from a seed of its own."""
-        start = [*self.prompt, *self.trace, *self.form.tag.ids]
-        left = 0 if self.thinking.eos else min(limit, self.form.context - len(start))
+        before = [*self.prompt, *self.trace, *self.form.tag.ids]
+        answer = _AnswerReading(0 if self.thinking.eos else min(limit, self.form.context - len(before)))
         attempts, top = Attempts(self.replica), self.sampling.answer_top
-        stop: WrittenStop | None = None
-        while left > 0 and stop is None:
+        while answer.left > 0 and answer.stop is None:
             server = self.replica.server
+            start = [*before, *(await self.client.encode(answer.text) if answer.unnamed else answer.ids)]
             try:
-                async with self.client.stream(server, await self._writing_request(start, left)) as reads:
+                async with self.client.stream(server, await self._writing_request(start, answer.left)) as reads:
                     async for pieces in reads:
                         for piece in pieces:
-                            if len(piece.ids) > left:  # more than was asked for
-                                stop = "limit"
-                                yield Written("", 0, stop)
-                                break
-                            start += piece.ids
-                            left, stop = left - len(piece.ids), piece.stop or stop
                             if piece.ids:  # events without tokens are no progress
                                 attempts.progress()
-                            yield Written(piece.text, len(piece.ids), piece.stop, piece.tokens if top is not None else ())
-                        else:
-                            continue
-                        break
-                if stop is None:
+                            yield answer.take(piece, logprobs=top is not None)
+                            if answer.over:
+                                break
+                        if answer.over:
+                            break
+                if answer.stop is None:
                     raise BadReply("it broke off in the middle of the answer")
             except Fault as fault:
                 await attempts.failed(server, fault)
@@ -158,6 +153,7 @@ class CompletionsSession:
             slot=self._think_slot,
             stop=sampling.stop,
             purpose=self.replica.purpose("answer"),
+            only_text=True,
         )
 
     async def close(self) -> None:
@@ -171,6 +167,28 @@ class CompletionsSession:
             self._surplus += self.thinking.unused
             self.replica.leave()
             self._release()
+
+
+class _AnswerReading:
+    """What was written of an answer so far. `left`: how many tokens more it may have. `unnamed`: the ids of some of its
+    tokens are not known. `over`: the server sent more than it was asked for."""
+
+    def __init__(self, left: int) -> None:
+        self.left, self.text, self.ids = left, "", list[int]()
+        self.unnamed = self.over = False
+        self.stop: WrittenStop | None = None
+
+    def take(self, piece: Piece, *, logprobs: bool) -> Written:
+        """The next piece of the answer."""
+        count = len(piece.ids) + piece.unnamed
+        if count > self.left:
+            self.over, self.stop = True, "limit"
+            return Written("", 0, self.stop)
+        self.ids += piece.ids
+        self.text += piece.text
+        self.left, self.stop = self.left - count, piece.stop or self.stop
+        self.unnamed = self.unnamed or piece.unnamed > 0
+        return Written(piece.text, count, piece.stop, piece.tokens if logprobs else ())
 
 
 class _ProbeReading:
