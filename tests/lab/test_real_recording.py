@@ -25,6 +25,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 FILE, NATURAL = (EXAMPLES / f"qwen2.5-coder-1.5b-gsm8k-{name}.jsonl.gz" for name in ("forced", "natural"))
 MATH = EXAMPLES / "qwen2.5-coder-1.5b-math500-forced.jsonl.gz"
 AGAIN, NATURAL_AGAIN = (EXAMPLES / f"qwen2.5-coder-1.5b-gsm8k-{name}-2.jsonl.gz" for name in ("forced", "natural"))
+NEW = EXAMPLES / "qwen2.5-coder-1.5b-gsm8k-forced-3.jsonl.gz"
 EACH = pytest.mark.parametrize("file", [FILE, NATURAL, NATURAL_AGAIN], ids=["forced", "natural", "natural-2"])
 THRESHOLDS = (0.9, 0.95, 0.99, 0.999)
 Line = dict[str, Any]
@@ -95,7 +96,7 @@ def settled(line: Line) -> int:
     return at
 
 
-@pytest.mark.parametrize("file", [FILE, NATURAL, AGAIN, NATURAL_AGAIN], ids=lambda file: file.name)
+@pytest.mark.parametrize("file", [FILE, NATURAL, AGAIN, NATURAL_AGAIN, NEW], ids=lambda file: file.name)
 def test_it_holds_no_texts_and_is_small(file: Path) -> None:
     assert file.stat().st_size < 2_000_000
     for line in lines(file):
@@ -188,7 +189,7 @@ def at_end(line: Line, number: int) -> tuple[int, bool]:
     return line["thinking_tokens"], right(line, line["final_answer"], line["final_closed"])
 
 
-@pytest.mark.parametrize("file", [FILE, AGAIN, MATH], ids=lambda file: file.name)
+@pytest.mark.parametrize("file", [FILE, AGAIN, NEW, MATH], ids=lambda file: file.name)
 def test_the_rule_that_forces_a_fixed_number_of_times(file: Path) -> None:
     """For GSM8K only the answers are checked by hand here: those of MATH-500 need algebra."""
     (entry,) = compare_run(file, ["nth-end"], splits=1).entries
@@ -199,7 +200,9 @@ def test_the_rule_that_forces_a_fixed_number_of_times(file: Path) -> None:
             assert point.accuracy == pytest.approx(sum(good for _, good in made) / len(made))
 
 
-@pytest.mark.parametrize(("file", "counts"), [(FILE, [11, 5]), (AGAIN, [12, 0])], ids=["forced", "forced-2"])
+@pytest.mark.parametrize(
+    ("file", "counts"), [(FILE, [11, 5]), (AGAIN, [12, 0]), (NEW, [6, 5])], ids=["forced", "forced-2", "forced-3"]
+)
 def test_what_forcing_changes_in_the_same_thinking(file: Path, counts: list[int]) -> None:
     """The counts in docs/real-models.md: right at the first end and wrong at the budget, and the other way round."""
     ends = [right(line, line["final_answer"], line["final_closed"]) for line in lines(file)]
@@ -246,6 +249,15 @@ def test_every_rule_that_needs_no_tokens_is_compared_on_math500() -> None:
     assert compared.whole_baseline.accuracy == 15 / 40
 
 
+def test_every_rule_that_needs_no_tokens_is_compared_on_the_new_questions() -> None:
+    compared = compare_run(NEW, ["deer", "dynasor", "eat", "no-thinking", "nth-end", "loop-breaker"], splits=1)
+    assert [missing.rule for missing in compared.missing] == ["loop-breaker"]
+    assert {entry.rule for entry in compared.entries} >= {"deer", "dynasor", "eat", "no-thinking", "nth-end"}
+    assert compared.whole_baseline.accuracy == 40 / 72
+    others = {line["question_id"] for line in (*lines(FILE), *lines(NATURAL))}
+    assert not others & {line["question_id"] for line in lines(NEW)}
+
+
 def test_the_second_natural_recording_has_the_probes_of_the_other_rules() -> None:
     """`deer` has nothing to read: it probes before each Wait, and no trace has one."""
     compared = compare_run(NATURAL_AGAIN, ["deer", "dynasor", "eat", "no-thinking"], splits=1)
@@ -271,7 +283,7 @@ def test_the_second_recordings_are_of_the_same_questions() -> None:
 def test_the_probes_of_other_rules_lie_in_the_traces() -> None:
     assert (len(lines(MATH)), {line["ended"] for line in lines(MATH)}) == (40, {"budget"})
     sets = ["wait", "every-32-text", "paragraph-entropy", "paragraph", "start"]
-    found = (*lines(MATH), *lines(NATURAL_AGAIN))
+    found = (*lines(MATH), *lines(NATURAL_AGAIN), *lines(NEW))
     for line in found:
         assert [*line["more_probe_sets"]] == sets
         assert {probe["at"] for probe in line["more_probe_sets"]["start"]["probes"]} == {0}
@@ -279,4 +291,4 @@ def test_the_probes_of_other_rules_lie_in_the_traces() -> None:
 
 
 def test_the_recordings_are_small() -> None:
-    assert sum(file.stat().st_size for file in EXAMPLES.glob("*.jsonl.gz")) < 2_000_000
+    assert sum(file.stat().st_size for file in EXAMPLES.glob("*.jsonl.gz")) < 2_500_000
