@@ -14,7 +14,8 @@ import click
 from release import blocks, help_page, packages
 from release.packages import CheckFailed
 
-EXTRAS = ("", "lab", "server", "hub")  # those that need neither a GPU nor torch
+EXTRAS = ("", "lab", "server", "hub")
+LARGE_EXTRAS = ("transformers", "ray")
 
 
 def check_packages(scratch: Path) -> None:
@@ -28,13 +29,24 @@ def check_installs(scratch: Path) -> None:
     """Install the wheel with each extra, and the sdist, each into a clean environment, and use it there."""
     wheel, sdist = packages.build(scratch / "dist")
     for package, extra in ((sdist, ""), *((wheel, extra) for extra in EXTRAS)):
-        name = f"{package.suffix.removeprefix('.')}-{extra or 'core'}"
-        bin_folder = packages.install(package, extra, scratch / "envs" / name)
-        folder = scratch / "work" / name
-        folder.mkdir(parents=True)
-        packages.try_extra(extra, bin_folder, folder)
-        packages.run([str(bin_folder / "python"), str(Path(__file__).parent / "licences.py")])
-        blocks.say(f"  {package.name}{f'[{extra}]' if extra else ''}: installed, used, licences compatible")
+        _check_install(package, extra, scratch)
+
+
+def check_large_installs(scratch: Path) -> None:
+    """The same for the extras that need torch or Ray."""
+    wheel, _ = packages.build(scratch / "dist")
+    for extra in LARGE_EXTRAS:
+        _check_install(wheel, extra, scratch)
+
+
+def _check_install(package: Path, extra: str, scratch: Path) -> None:
+    name = f"{package.suffix.removeprefix('.')}-{extra or 'core'}"
+    bin_folder = packages.install(package, extra, scratch / "envs" / name)
+    folder = scratch / "work" / name
+    folder.mkdir(parents=True)
+    packages.try_extra(extra, bin_folder, folder)
+    packages.run([str(bin_folder / "python"), str(Path(__file__).parent / "licences.py")])
+    blocks.say(f"  {package.name}{f'[{extra}]' if extra else ''}: installed, used, licences compatible")
 
 
 def check_help(scratch: Path) -> None:
@@ -65,6 +77,7 @@ CHECKS: Mapping[str, Callable[[Path], None]] = {
     "packages": check_packages,
     "help": check_help,
     "installs": check_installs,
+    "large-installs": check_large_installs,
     "docs": check_docs,
 }
 QUICK = ("packages", "help")

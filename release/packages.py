@@ -67,6 +67,23 @@ def check_sdist(sdist: Path) -> str:
     return f"{sdist.name}: {len(names)} files, {sdist.stat().st_size / 1e6:.1f} MB"
 
 
+HF_FOLDER = "from importlib.resources import files; print(files('cgr.model') / 'hf')"
+ON_RAY = (
+    "generate",
+    "--questions",
+    "arithmetic",
+    "--limit",
+    "2",
+    "--seeds",
+    "1",
+    "--budget",
+    "128",
+    "--out",
+    "runs/ray",
+    "--ray",
+)
+
+
 def install(package: Path, extra: str, folder: Path) -> Path:
     """A clean environment with this package and one extra ("" for none); the folder of its programs."""
     venv.create(folder, with_pip=True)
@@ -94,6 +111,13 @@ def try_extra(extra: str, bin_folder: Path, folder: Path) -> None:
             cgr(bin_folder, folder, *arguments)
     elif extra == "server":
         try_server(bin_folder, folder)
+    elif extra == "transformers":
+        weights = run([str(bin_folder / "python"), "-c", HF_FOLDER], folder).strip()
+        solved = json.loads(cgr(bin_folder, folder, "solve", QUESTION, "--json", "--model", f"hf:{weights}"))
+        if not solved["answer"]:
+            raise CheckFailed("`cgr solve --model hf:FOLDER` gave no answer.")
+    elif extra == "ray":
+        cgr(bin_folder, folder, *ON_RAY)
 
 
 def try_server(bin_folder: Path, folder: Path) -> None:
