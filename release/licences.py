@@ -21,11 +21,12 @@ OWN_TERMS = re.compile(r"\b(agpl|lgpl|gpl|sspl|busl|commercial|proprietary|non-?
 
 
 def licence_of(found: Distribution) -> str:
-    """The licence that a package states: the expression, the classifiers, or the first line of the text."""
+    """The licence that a package states: the expression, the classifiers, the first line of the text or of a file."""
     metadata = found.metadata
     expression = _first(metadata.get_all("License-Expression"))
     classifiers = [text.rpartition("::")[2].strip() for text in metadata.get_all("Classifier") or () if "License" in text]
-    return expression or "; ".join(classifiers) or _first(metadata.get_all("License"))
+    files = [found.read_text(f"licenses/{name}") or "" for name in metadata.get_all("License-File") or ()]
+    return expression or "; ".join(classifiers) or _first(metadata.get_all("License")) or _first(files)
 
 
 def _first(values: list[str] | None) -> str:
