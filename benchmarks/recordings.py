@@ -37,9 +37,12 @@ def write(recording: Path, out: Path) -> None:
 
 
 def main(names: Sequence[str]) -> None:
-    for recording in sorted(EXAMPLES.glob(f"*{SUFFIX}")):
-        if not names or any(name in recording.name for name in names):
-            write(recording, OUT / recording.name.removesuffix(SUFFIX))
+    """Write those whose name contains one of these; all, if there is none."""
+    chosen = [one for one in sorted(EXAMPLES.glob(f"*{SUFFIX}")) if not names or any(name in one.name for name in names)]
+    if not chosen:
+        sys.exit(f"No recording in {EXAMPLES.name}/ has {' or '.join(names)} in its name.")
+    for recording in chosen:
+        write(recording, OUT / recording.name.removesuffix(SUFFIX))
 
 
 if __name__ == "__main__":
