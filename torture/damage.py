@@ -91,7 +91,10 @@ def _newer(file: Path, chance: random.Random) -> None:
     db.close()
 
 
-FLIPPED = ("a flipped bit in a stored number or text changed a result without a word; rows now have check sums.",)
+FLIPPED = (
+    "a flipped bit in a stored number or text changed a result without a word; rows now have check sums.",
+    "a flipped bit in the description of a table made `cgr export` end in an exception.",
+)
 PROMISE = "one sentence, or the same result to the last byte; reading never changes the file"
 cut = knock_of("store-cut", "the file of a run is cut short at a random byte", PROMISE, times=300, long=3000)(damaged(_cut))
 flip = knock_of(

@@ -101,7 +101,18 @@ def test_rules_that_read_what_was_probed_are_compared_on_irregular_positions(irr
     compared = compare_run(irregular)
     assert {entry.rule for entry in compared.entries} & BUILT_IN == READ_ANYWHERE | {"fixed-budget"}
     assert {one.rule for one in compared.missing if not one.values and one.rule in BUILT_IN} == {
-        *("adaptive", "budget-forcing", "cgr-forced", "deepconf", "deer", "dynasor", "eat", "loop-breaker", "no-thinking"),
+        *(
+            "adaptive",
+            "budget-forcing",
+            "cgr-forced",
+            "deepconf",
+            "deer",
+            "dynasor",
+            "eat",
+            "loop-breaker",
+            "no-thinking",
+            "nth-end",
+        ),
     }
     why = {one.rule: one for one in compared.missing}
     assert why["adaptive"].why == "The rule 'adaptive' needs probes every 1000 tokens, which were not recorded."

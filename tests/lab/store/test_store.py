@@ -394,3 +394,13 @@ def test_a_run_that_is_being_written_is_never_taken_for_damaged(tmp_path: Path) 
         for seed in range(100, 130):
             writer.add_trace(trace(seed=seed))
             assert len(reader.made()) == seed - 98
+
+
+def test_a_damaged_description_of_a_table_is_one_sentence(two_traces: Path) -> None:
+    """One flipped letter in `id INTEGER PRIMARY KEY`, and SQLite reads the numbers of the rows as unknown."""
+    file = two_traces / schema.FILE
+    file.write_bytes(
+        file.read_bytes().replace(b"id INTEGER PRIMARY KEY, name TEXT", b"id INTEGES PRIMARY KEY, name TEXT", 1)
+    )
+    with pytest.raises(CgrError, match="damaged"), Store.open(two_traces) as store:
+        list(store.recorded(DEFAULT))

@@ -192,10 +192,10 @@ class Store(RunReader):
 
     def _question(self, question: str) -> tuple[int, Question]:
         (found,) = self._all("SELECT number, id, text, gold, format FROM questions WHERE id = ?", question)
-        return int(found[0]), Question(*found[1:])
+        return self._number(found[0]), Question(*found[1:])
 
     def _question_number(self, question: str) -> int:
-        return int(self._one("SELECT number FROM questions WHERE id = ?", question))
+        return self._number(self._one("SELECT number FROM questions WHERE id = ?", question))
 
     def _insert(self, sql: str, row: Sequence[Any]) -> int:
         return cast(int, self._db.execute(sql, row).lastrowid)

@@ -106,7 +106,7 @@ class RunReader:
 
     def longest_text(self) -> int:
         """The most characters of a trace without token ids; 0 if there is none."""
-        return int(self._one(codec.LONGEST_TEXT))
+        return self._number(self._one(codec.LONGEST_TEXT))
 
     # SQL
 
@@ -145,7 +145,7 @@ class RunReader:
             raise NotRecorded(
                 f"Question {key[0]!r} with seed {key[1]} is not in {self.folder}.", "Generate it with `cgr generate`."
             )
-        return int(found[0][0])
+        return self._number(found[0][0])
 
     def _set_id(self, name: str) -> int:
         sets = dict(self._all("SELECT name, id FROM probe_sets"))
@@ -153,7 +153,12 @@ class RunReader:
             raise NotARun(f"The run in {self.folder} has no probes yet.", f"Make them with `cgr probe {self.folder}`.")
         if name not in sets:
             raise UnknownName.among("probe set", name, sets)
-        return int(sets[name])
+        return self._number(sets[name])
+
+    def _number(self, value: Any) -> int:
+        """A number of the store. In a file whose description of a table was damaged it may be anything."""
+        with translate_damage(self.path, "a number"):
+            return int(value)
 
     def _one(self, sql: str, *values: Any) -> Any:
         with translate_errors(self.path):
