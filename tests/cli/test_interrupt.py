@@ -57,7 +57,7 @@ def interrupted(arguments: Sequence[str], module: str, seconds: float = 0.0) -> 
 @pytest.mark.parametrize("module", EARLY)
 def test_while_the_command_is_imported(module: str) -> None:
     code, errors = interrupted(["solve", "--rule", "budget-forcing"], module)
-    assert code == 130
+    assert code in (130, -signal.SIGINT)  # ended by itself or by the signal: a shell shows 130 for both
     assert "Traceback" not in errors
     assert "KeyboardInterrupt" not in errors
 
